@@ -1,0 +1,36 @@
+/* A file opened for positioned reads, with what is needed to read it directly (O_DIRECT).
+ * Immutable after open; any thread may read through it. */
+#ifndef SLC_IO_FILE_H
+#define SLC_IO_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/log.h"
+#include "sluice/status.h"
+
+typedef struct slc_file {
+    char *path;    /* as given by the caller; for messages */
+    int fd;        /* buffered descriptor */
+    int direct_fd; /* O_DIRECT descriptor, -1 where direct reads do not work */
+    uint64_t size_bytes;
+    uint32_t align; /* of offset, length and memory of a direct read (a power of two, >= 512);
+                       1 where direct reads do not work */
+} slc_file;
+
+/* Opens `path` read-only (symbolic links followed). Does not try direct reads. */
+slc_status slc_file_open(slc_file *f, const char *path, slc_err *err) SLC_MUST_CHECK;
+/* Opens the direct descriptor, finds the alignment (STATX_DIOALIGN, else 4096) and proves it by one
+ * aligned read. Where that fails, the file stays buffered and *why gets a short reason (static
+ * string); never an error. */
+void slc_file_enable_direct(slc_file *f, const char **why);
+void slc_file_close(slc_file *f);
+
+/* Reads exactly `bytes` at `off` through the buffered descriptor, in pieces of at least 1 MiB where
+ * the request is that large; continues short reads, retries EINTR. Failure names path, offset,
+ * wanted and got. */
+slc_status slc_file_read(const slc_file *f, uint64_t off, void *buf, size_t bytes,
+                         slc_err *err) SLC_MUST_CHECK;
+
+#endif
