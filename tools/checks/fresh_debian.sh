@@ -16,11 +16,17 @@ for tool in debootstrap git; do
   command -v $tool >/dev/null || { echo "fresh_debian.sh: needs $tool" >&2; exit 1; }
 done
 
+# In a mount namespace of its own, nothing that is mounted below reaches the machine's own tree.
+if [ -z "${SLUICE_FRESH_DEBIAN:-}" ]; then
+  export SLUICE_FRESH_DEBIAN=inside
+  exec unshare --mount --propagation private -- "$0" "$@"
+fi
+
 root=$(mktemp -d "${1:-/var/tmp}/sluice-debian.XXXXXX")
 
 clean_up() {
   local mounted
-  for mounted in dev/shm dev/pts dev proc sys; do
+  for mounted in dev/shm dev proc sys; do
     if mountpoint -q "$root/$mounted"; then umount "$root/$mounted"; fi
   done
   # Nothing of the host may be mounted below when files are removed.
