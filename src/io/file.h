@@ -8,28 +8,38 @@
 #include <stdint.h>
 
 #include "base/log.h"
+#include "io/sys.h"
 #include "sluice/status.h"
 
 typedef struct slc_file {
-    char *path;    /* as given by the caller; for messages */
-    int fd;        /* buffered descriptor */
-    int direct_fd; /* O_DIRECT descriptor, -1 where direct reads do not work */
+    const slc_sys *sys; /* the system calls all reads of this file go through */
+    char *path;         /* as given by the caller; for messages */
+    int fd;             /* buffered descriptor */
+    int direct_fd;      /* O_DIRECT descriptor, -1 where direct reads do not work */
     uint64_t size_bytes;
     uint32_t align; /* of offset, length and memory of a direct read (a power of two, >= 512);
                        1 where direct reads do not work */
 } slc_file;
 
-/* Opens `path` read-only (symbolic links followed). Does not try direct reads. */
+/* Opens the regular file `path` read-only (symbolic links followed). Does not try direct reads. */
 slc_status slc_file_open(slc_file *f, const char *path, slc_err *err) SLC_MUST_CHECK;
-/* Opens the direct descriptor, finds the alignment (STATX_DIOALIGN, else 4096) and proves it by one
- * aligned read. Where that fails, the file stays buffered and *why gets a short reason (static
- * string); never an error. */
+/* As slc_file_open, through another table of system calls (borrowed, outlives the file). */
+slc_status slc_file_open_with(slc_file *f, const char *path, const slc_sys *sys,
+                              slc_err *err) SLC_MUST_CHECK;
+/* Opens the direct descriptor, finds the alignment (STATX_DIOALIGN, else 4096) and proves it by
+ * aligned reads, which must also leave the page cache alone. Where that fails, the file stays
+ * buffered and *why gets a short reason (static string, NULL on success); never an error. */
 void slc_file_enable_direct(slc_file *f, const char **why);
+/* A zeroed or closed slc_file is fine. */
 void slc_file_close(slc_file *f);
 
+/* Raises this process's soft limit of open files to the hard limit. Returns the limit in force.
+ * For programs to call at start: a checkpoint keeps up to two descriptors per shard open. */
+uint64_t slc_file_raise_limit(void);
+
 /* Reads exactly `bytes` at `off` through the buffered descriptor, in pieces of at least 1 MiB where
- * the request is that large; continues short reads, retries EINTR. Failure names path, offset,
- * wanted and got. */
+ * the request is that large; continues short reads, retries EINTR, and transient errors a bounded
+ * number of times. Failure names path, offset, wanted and got. */
 slc_status slc_file_read(const slc_file *f, uint64_t off, void *buf, size_t bytes,
                          slc_err *err) SLC_MUST_CHECK;
 

@@ -28,8 +28,11 @@ typedef struct slc_io_read {
     slc_status status; /* SLC_OK, or SLC_E_IO */
     int sys_errno;     /* of the failed call; 0 for an unexpected end of file */
     uint32_t got;      /* bytes that arrived */
-    /* private to the backend between submit and reap */
-    uint32_t n_tries;
+    /* private between submit and reap */
+    bool buffered;    /* direct reads of this range are refused: use the buffered descriptor */
+    uint32_t n_tries; /* failed so far */
+    int32_t result;   /* of the last attempt: bytes or -errno */
+    uint64_t due_ns;  /* when a failed attempt is repeated */
     struct slc_io_read *next;
 } slc_io_read;
 
@@ -39,7 +42,7 @@ typedef enum slc_io_kind { SLC_IO_AUTO = 0, SLC_IO_URING, SLC_IO_THREADS } slc_i
 
 typedef struct slc_io_options {
     slc_io_kind kind; /* AUTO: uring where the kernel allows it, else threads */
-    uint32_t depth;   /* reads in flight at most; 0: 64. Threads backend: min(depth, 24) threads */
+    uint32_t depth;   /* reads in flight at most; 0: 64, capped at 4096. Threads: min(depth, 24) */
     const slc_log *log; /* borrowed; one line says which backend is active and why not a better */
 } slc_io_options;
 

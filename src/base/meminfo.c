@@ -1,0 +1,230 @@
+/* Memory facts from /proc and the cgroup files.
+ *
+ * A container's limit can sit at any level above the process's own cgroup, and /proc/meminfo knows
+ * nothing of it. So every directory from the process's cgroup up to the mount point is asked, in
+ * both hierarchies (v1 and v2 can be mounted side by side). Where the hierarchy is mounted, and
+ * which part of it, stands in /proc/self/mountinfo; where the process is, in /proc/self/cgroup:
+ *
+ *     mountinfo  ... /docker/ab  /sys/fs/cgroup/memory ... - cgroup cgroup rw,memory
+ *     cgroup     4:memory:/docker/ab/job
+ *     => ask /sys/fs/cgroup/memory/job, then /sys/fs/cgroup/memory
+ *
+ * File cache on the LRU lists is given back under pressure and so does not count as use. Nothing
+ * is cached; any thread may call. */
+#include "base/meminfo.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- small readers ---- */
+
+/* Finds "key<blanks>value" at a line start of an open file; v2, v1 and /proc formats alike. */
+static bool find_value(FILE *f, const char *key, uint64_t *out) {
+    char line[512];
+    size_t n = strlen(key);
+
+    rewind(f);
+    while (fgets(line, sizeof(line), f)) {
+        if (strncmp(line, key, n) || !strchr(" \t:", line[n])) continue;
+        *out = strtoull(line + n + strspn(line + n, " \t:"), NULL, 10);
+        return true;
+    }
+    return false;
+}
+
+static uint64_t find_kb(FILE *f, const char *key) {
+    uint64_t kb;
+
+    return find_value(f, key, &kb) && kb <= UINT64_MAX / 1024 ? kb * 1024 : 0;
+}
+
+static FILE *open_in(const char *dir, const char *name) {
+    char path[PATH_MAX];
+    int n = snprintf(path, sizeof(path), "%s/%s", dir, name);
+
+    return n > 0 && (size_t)n < sizeof(path) ? fopen(path, "re") : NULL;
+}
+
+/* A file that holds one number, or "max" for none (UINT64_MAX). False if it cannot be read. */
+static bool read_number(const char *dir, const char *name, uint64_t *out) {
+    char text[64];
+    FILE *f = open_in(dir, name);
+    bool ok = f && fgets(text, sizeof(text), f);
+    char *end;
+
+    if (f) fclose(f);
+    if (!ok) return false;
+    *out = UINT64_MAX;
+    if (strncmp(text, "max", 3) == 0) return true;
+    errno = 0;
+    *out = strtoull(text, &end, 10);
+    return end != text && errno == 0;
+}
+
+/* ---- one cgroup ---- */
+
+typedef struct hierarchy {
+    const char *fs_type, *default_mount;
+    const char *limits[2]; /* the lower counts; NULL: only one */
+    const char *usage;
+    const char *cache_keys[2]; /* of memory.stat: file pages that can be dropped */
+} hierarchy;
+
+static const hierarchy v2 = {
+    .fs_type = "cgroup2",
+    .default_mount = "/sys/fs/cgroup",
+    .limits = {"memory.max", "memory.high"}, /* above `high` the kernel slows us to a crawl */
+    .usage = "memory.current",
+    .cache_keys = {"inactive_file", "active_file"},
+};
+static const hierarchy v1 = {
+    .fs_type = "cgroup",
+    .default_mount = "/sys/fs/cgroup/memory",
+    .limits = {"memory.limit_in_bytes", NULL}, /* "unlimited" is a number near 2^63 */
+    .usage = "memory.usage_in_bytes",
+    .cache_keys = {"total_inactive_file", "total_active_file"},
+};
+
+static uint64_t droppable_bytes(const hierarchy *h, const char *dir) {
+    uint64_t sum = 0, value;
+    FILE *f = open_in(dir, "memory.stat");
+
+    if (!f) return 0;
+    for (int i = 0; i < 2; i++) {
+        if (find_value(f, h->cache_keys[i], &value)) sum += value;
+    }
+    fclose(f);
+    return sum;
+}
+
+static uint64_t cgroup_room(const hierarchy *h, const char *dir) {
+    uint64_t limit = UINT64_MAX, value, used, cache;
+
+    for (int i = 0; i < 2; i++) {
+        if (h->limits[i] && read_number(dir, h->limits[i], &value) && value < limit) limit = value;
+    }
+    if (limit == UINT64_MAX || !read_number(dir, h->usage, &used)) return UINT64_MAX;
+    cache = droppable_bytes(h, dir);
+    used = used > cache ? used - cache : 0;
+    return limit > used ? limit - used : 0;
+}
+
+/* ---- where we are in a hierarchy ---- */
+
+/* The controller list of a v1 line names `memory`. */
+static bool has_memory(const char *list) {
+    for (const char *p = list; (p = strstr(p, "memory")); p += 6) {
+        bool starts = p == list || p[-1] == ',', ends = !p[6] || p[6] == ',' || p[6] == '\n';
+        if (starts && ends) return true;
+    }
+    return false;
+}
+
+/* Our path from /proc/self/cgroup ("id:controllers:path"). */
+static bool own_path(const hierarchy *h, const char *root, char *path, size_t cap) {
+    char line[PATH_MAX + 256];
+    FILE *f = open_in(root, "proc/self/cgroup");
+    bool found = false;
+
+    while (f && !found && fgets(line, sizeof(line), f)) {
+        char *list = strchr(line, ':'), *at = list ? strchr(list + 1, ':') : NULL;
+        if (!at) continue;
+        *at++ = 0;
+        list++;
+        at[strcspn(at, "\n")] = 0;
+        found = (h == &v2 ? !*list : has_memory(list)) && strlen(at) < cap;
+        if (found) strcpy(path, at);
+    }
+    if (f) fclose(f);
+    return found;
+}
+
+/* Mount point and mounted part of the hierarchy from /proc/self/mountinfo:
+ * "id parent dev root mount-point options... - type source super-options". */
+static void find_mount(const hierarchy *h, const char *root, char *mount, char *part) {
+    char line[3 * PATH_MAX], type[64], super[1024];
+    FILE *f = open_in(root, "proc/self/mountinfo");
+
+    strcpy(mount, h->default_mount);
+    strcpy(part, "/");
+    while (f && fgets(line, sizeof(line), f)) {
+        char where[PATH_MAX], what[PATH_MAX], *tail = strstr(line, " - ");
+        if (!tail || sscanf(tail, " - %63s %*s %1023s", type, super) != 2) continue;
+        if (strcmp(type, h->fs_type) || (h == &v1 && !has_memory(super))) continue;
+        if (sscanf(line, "%*s %*s %*s %4095s %4095s", what, where) != 2) continue;
+        strcpy(mount, where);
+        strcpy(part, what);
+        break;
+    }
+    if (f) fclose(f);
+}
+
+/* Room in our cgroup and all above it that are visible. */
+static uint64_t hierarchy_room(const hierarchy *h, const char *root) {
+    char path[PATH_MAX], mount[PATH_MAX], part[PATH_MAX], dir[3 * PATH_MAX];
+    uint64_t room = UINT64_MAX;
+    size_t skip, top;
+    const char *below;
+    bool inside;
+
+    if (!own_path(h, root, path, sizeof(path))) return UINT64_MAX;
+    find_mount(h, root, mount, part);
+    skip = strcmp(part, "/") ? strlen(part) : 0;
+    /* a path outside the mounted part (another namespace): only the mount point can be asked */
+    inside = strncmp(path, part, skip) == 0 && strchr("/", path[skip]) && !strstr(path, "/..");
+    below = inside ? path + skip : "";
+    top = (size_t)snprintf(dir, sizeof(dir), "%s%s", root, mount);
+    snprintf(dir + top, sizeof(dir) - top, "%s", below);
+    for (;;) {
+        uint64_t here = cgroup_room(h, dir);
+        char *slash = strrchr(dir + top, '/');
+        if (here < room) room = here;
+        if (!slash) return room;
+        *slash = 0;
+    }
+}
+
+/* ---- public ---- */
+
+uint64_t slc_mem_room_bytes(const char *root) {
+    uint64_t room = UINT64_MAX, part;
+    FILE *f = open_in(root, "proc/meminfo");
+
+    if (f) {
+        if (find_value(f, "MemAvailable", &part)) room = find_kb(f, "MemAvailable");
+        fclose(f);
+    }
+    if ((part = hierarchy_room(&v2, root)) < room) room = part;
+    if ((part = hierarchy_room(&v1, root)) < room) room = part;
+    return room;
+}
+
+/* "start-end perms offset dev inode   /path": a path is a file; heap, stack and rings have none. */
+static uint64_t file_mapped_bytes(void) {
+    char line[PATH_MAX + 128];
+    uint64_t sum = 0;
+    FILE *f = fopen("/proc/self/maps", "re");
+
+    while (f && fgets(line, sizeof(line), f)) {
+        unsigned long long start, end;
+        if (strchr(line, '/') && sscanf(line, "%llx-%llx", &start, &end) == 2) sum += end - start;
+    }
+    if (f) fclose(f);
+    return sum;
+}
+
+slc_mem_usage slc_mem_usage_get(void) {
+    slc_mem_usage u = {.file_mapped_bytes = file_mapped_bytes()};
+    FILE *f = fopen("/proc/self/status", "re");
+
+    if (!f) return u;
+    u.rss_bytes = find_kb(f, "VmRSS");
+    u.peak_rss_bytes = find_kb(f, "VmHWM");
+    u.file_rss_bytes = find_kb(f, "RssFile");
+    fclose(f);
+    return u;
+}

@@ -1,0 +1,106 @@
+/* Opening a file for positioned reads, and reading it through the page cache. Direct reads are set
+ * up in direct.c. */
+#include "io/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/fail.h"
+
+#define MAX_READ_BYTES ((size_t)1 << 30) /* of one call; the kernel takes just under 2 GiB */
+
+/* O_NONBLOCK keeps open() from hanging on a FIFO; it must not stay on, because reads through
+ * io_uring would then fail with EAGAIN instead of waiting for the disk. */
+static slc_status open_regular(slc_file *f, slc_err *err) {
+    struct stat st;
+
+    f->fd = f->sys->open(f->sys, f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (f->fd < 0 && (errno == EMFILE || errno == ENFILE)) {
+        return slc_fail_errno(err, errno, "%s: cannot open (raise the limit: ulimit -n)", f->path);
+    }
+    if (f->fd < 0) return slc_fail_errno(err, errno, "%s: cannot open", f->path);
+    if (f->sys->fstat(f->sys, f->fd, &st)) {
+        return slc_fail_errno(err, errno, "%s: cannot get the file's size", f->path);
+    }
+    if (!S_ISREG(st.st_mode)) {
+        return slc_fail(err, SLC_E_IO, "%s: not a regular file", f->path);
+    }
+    fcntl(f->fd, F_SETFL, 0);
+    f->size_bytes = (uint64_t)st.st_size;
+    return SLC_OK;
+}
+
+slc_status slc_file_open_with(slc_file *f, const char *path, const slc_sys *sys, slc_err *err) {
+    slc_status rc;
+
+    *f = (slc_file){.sys = sys, .path = strdup(path), .fd = -1, .direct_fd = -1, .align = 1};
+    if (!f->path) return slc_fail(err, SLC_E_NOMEM, "%s: no memory for the path", path);
+    rc = open_regular(f, err);
+    if (rc) slc_file_close(f);
+    return rc;
+}
+
+slc_status slc_file_open(slc_file *f, const char *path, slc_err *err) {
+    return slc_file_open_with(f, path, &slc_sys_linux, err);
+}
+
+void slc_file_close(slc_file *f) {
+    if (!f->path) return; /* never opened */
+    if (f->direct_fd >= 0) f->sys->close(f->sys, f->direct_fd);
+    if (f->fd >= 0) f->sys->close(f->sys, f->fd);
+    free(f->path);
+    *f = (slc_file){.fd = -1, .direct_fd = -1};
+}
+
+static void nap(uint64_t ns) {
+    struct timespec t = {.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)};
+
+    nanosleep(&t, NULL);
+}
+
+slc_status slc_file_read(const slc_file *f, uint64_t off, void *buf, size_t bytes, slc_err *err) {
+    size_t got = 0;
+    uint32_t n_tries = 0;
+
+    while (got < bytes) {
+        size_t want = bytes - got < MAX_READ_BYTES ? bytes - got : MAX_READ_BYTES;
+        ssize_t n = f->sys->pread(f->sys, f->fd, (uint8_t *)buf + got, want, (off_t)(off + got));
+        if (n > 0) {
+            got += (size_t)n;
+        } else if (n == 0) {
+            return slc_fail(err, SLC_E_IO,
+                            "%s: unexpected end of file: wanted %zu bytes at offset %" PRIu64
+                            ", got %zu; the file was %" PRIu64 " bytes long when it was opened",
+                            f->path, bytes, off, got, f->size_bytes);
+        } else if (errno != EINTR) {
+            int sys_errno = errno;
+            uint64_t delay = slc_sys_backoff_ns(sys_errno, ++n_tries);
+            if (!delay) {
+                return slc_fail_errno(err, sys_errno,
+                                      "%s: cannot read at offset %" PRIu64
+                                      ": wanted %zu bytes, got %zu (%u tries)",
+                                      f->path, off, bytes, got, n_tries);
+            }
+            nap(delay);
+        }
+    }
+    return SLC_OK;
+}
+
+uint64_t slc_file_raise_limit(void) {
+    struct rlimit lim;
+
+    if (getrlimit(RLIMIT_NOFILE, &lim)) return 0;
+    if (lim.rlim_cur < lim.rlim_max) {
+        rlim_t soft = lim.rlim_cur;
+        lim.rlim_cur = lim.rlim_max;
+        if (setrlimit(RLIMIT_NOFILE, &lim)) return soft;
+    }
+    return lim.rlim_cur;
+}

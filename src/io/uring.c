@@ -1,0 +1,188 @@
+/* Reads through io_uring. The ring belongs to the owner thread; there is no other thread.
+ *
+ * A batch is written into the submission ring and handed over by one system call. io.c never starts
+ * more than `depth` attempts at a time and the ring has at least that many entries, so neither ring
+ * can overflow. When the kernel takes only part of a batch (EAGAIN, EBUSY), the rest stays in the
+ * submission ring and goes with the next call. When it refuses for good, the ring is `broken`:
+ * everything not yet taken is collected with that error, what is in flight is still waited for.
+ *
+ * Flags: COOP_TASKRUN spares the interrupt per completion (data arrive by DMA anyway, bookkeeping
+ * is done at the next call). SINGLE_ISSUER and DEFER_TASKRUN are not used: they bind the ring to
+ * the thread that created it, and a model is often opened by another thread than the one that steps
+ * it. */
+#include "io/backend.h"
+
+#include "base/fail.h"
+
+#ifndef SLC_HAVE_URING
+
+slc_status slc_uring_create(uint32_t depth, slc_io_backend *out, slc_err *err) {
+    return slc_fail(err, SLC_E_UNSUPPORTED, "built without liburing");
+}
+
+#else
+
+#include <errno.h>
+#include <liburing.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+
+typedef struct uring {
+    struct io_uring ring;
+    int broken;            /* errno with which the kernel refused a submission for good, or 0 */
+    slc_read_list refused; /* attempts it refused, to be collected */
+} uring;
+
+static void refuse(uring *u, slc_io_read *r) {
+    r->result = -u->broken;
+    slc_read_list_push(&u->refused, r);
+}
+
+/* Gives up on the ring: what the kernel has not taken is refused. Its entries stay where they are;
+ * nothing is submitted any more. */
+static void break_ring(uring *u, int sys_errno) {
+    const struct io_uring_sq *sq = &u->ring.sq;
+    unsigned n = io_uring_sq_ready(&u->ring);
+
+    u->broken = sys_errno;
+    for (unsigned i = sq->sqe_tail - n; i != sq->sqe_tail; i++) {
+        refuse(u, (slc_io_read *)(uintptr_t)sq->sqes[i & *sq->kring_mask].user_data);
+    }
+}
+
+/* Hands over what is in the submission ring; with wait_n blocks for that many completions. */
+static int enter(uring *u, unsigned wait_n) {
+    int rc;
+
+    if (u->broken) {
+        struct io_uring_cqe *cqe;
+        return wait_n ? io_uring_wait_cqe(&u->ring, &cqe) : 0;
+    }
+    rc = wait_n ? io_uring_submit_and_wait(&u->ring, wait_n) : io_uring_submit(&u->ring);
+    if (rc >= 0 || rc == -EINTR || rc == -EAGAIN || rc == -EBUSY) return rc;
+    break_ring(u, -rc);
+    return rc;
+}
+
+static void uring_start(void *state, slc_read_list list) {
+    uring *u = state;
+
+    for (slc_io_read *r; (r = slc_read_list_pop(&list));) {
+        slc_io_attempt a = slc_io_attempt_of(r);
+        struct io_uring_sqe *sqe;
+
+        if (u->broken) {
+            refuse(u, r);
+            continue;
+        }
+        sqe = io_uring_get_sqe(&u->ring);
+        slc_assert(sqe); /* depth attempts at most, depth entries at least */
+        io_uring_prep_read(sqe, a.fd, a.buf, a.len, a.off);
+        io_uring_sqe_set_data(sqe, r);
+    }
+    if (!u->broken) enter(u, 0);
+}
+
+static void take_completions(uring *u, slc_read_list *got) {
+    struct io_uring_cqe *cqe;
+    unsigned head, n = 0;
+
+    if (io_uring_peek_cqe(&u->ring, &cqe)) return; /* runs pending task work if there is any */
+    io_uring_for_each_cqe(&u->ring, head, cqe) {
+        slc_io_read *r = io_uring_cqe_get_data(cqe);
+        slc_io_attempt a = slc_io_attempt_of(r);
+        const slc_sys *sys = r->file->sys;
+
+        r->result = sys->uring_result(sys, a.fd, a.len, a.off, cqe->res);
+        slc_read_list_push(got, r);
+        n++;
+    }
+    io_uring_cq_advance(&u->ring, n);
+}
+
+static slc_read_list uring_collect(void *state, bool wait) {
+    uring *u = state;
+    slc_read_list got;
+    int rc = 0;
+
+    if (wait && !u->refused.head) {
+        rc = enter(u, 1);
+    } else if (!u->broken && io_uring_sq_ready(&u->ring)) {
+        rc = enter(u, 0); /* left over from an earlier call */
+    }
+    got = u->refused;
+    u->refused = (slc_read_list){0};
+    take_completions(u, &got);
+    if (wait && rc < 0 && !got.head) { /* the kernel is short of memory: do not spin */
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    return got;
+}
+
+static void uring_destroy(void *state) {
+    uring *u = state;
+
+    io_uring_queue_exit(&u->ring);
+    free(u);
+}
+
+/* A ring that takes reads and whose io_uring_enter is allowed (a sandbox may permit only setup).
+ * Returns 0 or a negative errno, *what naming the call. */
+static int probe(struct io_uring *ring, const char **what) {
+    struct io_uring_probe *ops = io_uring_get_probe_ring(ring);
+    bool can_read = ops && io_uring_opcode_supported(ops, IORING_OP_READ);
+    struct io_uring_sqe *sqe;
+    struct io_uring_cqe *cqe;
+    int rc;
+
+    *what = "the kernel's io_uring cannot read";
+    io_uring_free_probe(ops);
+    if (!can_read) return -EOPNOTSUPP;
+    *what = "io_uring_enter";
+    sqe = io_uring_get_sqe(ring);
+    io_uring_prep_nop(sqe);
+    do {
+        rc = io_uring_submit_and_wait(ring, 1);
+    } while (rc == -EINTR);
+    if (rc < 0 || (rc = io_uring_wait_cqe(ring, &cqe)) < 0) return rc;
+    io_uring_cqe_seen(ring, cqe);
+    return 0;
+}
+
+static int ring_init(struct io_uring *ring, uint32_t depth, const char **what) {
+    int rc;
+
+    *what = "io_uring_setup";
+    rc = io_uring_queue_init(depth, ring, IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG);
+    if (rc == -EINVAL) rc = io_uring_queue_init(depth, ring, 0); /* before 5.19 */
+    if (rc) return rc;
+    rc = probe(ring, what);
+    if (rc) io_uring_queue_exit(ring);
+    return rc;
+}
+
+slc_status slc_uring_create(uint32_t depth, slc_io_backend *out, slc_err *err) {
+    uring *u = slc_calloc(1, sizeof(*u));
+    const char *what;
+    int rc;
+
+    if (!u) return slc_fail(err, SLC_E_NOMEM, "no memory for the ring");
+    rc = ring_init(&u->ring, depth, &what);
+    if (rc) {
+        free(u);
+        return slc_fail(err, SLC_E_UNSUPPORTED, "%s: %s", what, strerror(-rc));
+    }
+    *out = (slc_io_backend){.name = "uring",
+                            .depth = depth,
+                            .state = u,
+                            .start = uring_start,
+                            .collect = uring_collect,
+                            .destroy = uring_destroy};
+    return SLC_OK;
+}
+
+#endif
