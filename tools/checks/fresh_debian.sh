@@ -23,6 +23,7 @@ if [ -z "${SLUICE_FRESH_DEBIAN:-}" ]; then
 fi
 
 root=$(mktemp -d "${1:-/var/tmp}/sluice-debian.XXXXXX")
+chmod 755 "$root" # an ordinary user lives in it
 
 clean_up() {
   local mounted
