@@ -66,9 +66,9 @@ SLC_API void slc_model_close(slc_model *m);
  * safe. Cleared when that call returns. */
 SLC_API void slc_model_cancel(slc_model *m);
 
-/* Facts and plan of a checkpoint. Strings live as long as the object they come from. */
+/* Facts and plan of a checkpoint. Self-contained: it may outlive the model. */
 typedef struct slc_model_info {
-    const char *model_type; /* "qwen3_5_moe" */
+    char model_type[64]; /* "qwen3_5_moe" */
     uint32_t n_layers, n_full_layers, hidden_size, vocab_size, max_positions;
     uint32_t n_experts, n_experts_per_tok; /* 0 for a dense model */
     uint64_t n_params;

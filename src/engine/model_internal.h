@@ -1,0 +1,75 @@
+/* What an slc_model is inside: the rooms, joined. For the files of engine/ only.
+ *
+ * One thread at a time uses a model; `cancel` alone may be set from elsewhere. */
+#ifndef SLC_ENGINE_MODEL_INTERNAL_H
+#define SLC_ENGINE_MODEL_INTERNAL_H
+
+#include <stdatomic.h>
+
+#include "backend/cpu.h"
+#include "engine/plan.h"
+#include "engine/sampler.h"
+#include "format/checkpoint.h"
+#include "model/net.h"
+#include "sluice/sluice.h"
+#include "stream/store.h"
+#include "text/tokenizer.h"
+
+struct slc_seq {
+    slc_model *model;
+    slc_state state;
+    bool in_use;
+    bool broken;       /* an item failed half way: only reset and destroy work */
+    uint32_t n_done;   /* tokens of the current step consumed (step.c) */
+    bool in_this_step; /* a sequence may appear once in a step (step.c) */
+};
+
+struct slc_model {
+    slc_log log;
+    slc_checkpoint *ckpt;
+    slc_tokenizer *tok; /* NULL: the folder has no tokenizer.json */
+    slc_cpu cpu;
+    slc_io *io;       /* NULL for a dense model */
+    slc_store *store; /* NULL for a dense model */
+    slc_net net;
+    slc_plan plan;
+    slc_arena resident; /* weights */
+    slc_arena states;   /* of all sequences */
+    slc_arena scratch;  /* pass, tokens */
+    slc_state_layout state_layout;
+    slc_pass pass;
+    slc_step_item **pass_items; /* [n_seqs] item of each span of the pass */
+    int32_t *pass_tokens;       /* [chunk] */
+    slc_seq *seqs;              /* [n_seqs] */
+    slc_sampler *sampler;
+    uint32_t n_stop_ids;
+    int32_t stop_ids[SLC_MAX_STOP_IDS + 2];
+    slc_stats stats; /* the token and time counters; the rest is filled in on request */
+    _Atomic bool cancel;
+};
+
+static inline const slc_config *slc_model_config(const slc_model *m) {
+    return &m->ckpt->cfg;
+}
+
+/* NULL if the checkpoint has none. */
+static inline const slc_tokenizer *slc_model_tokenizer(const slc_model *m) {
+    return m->tok;
+}
+
+bool slc_model_is_stop_id(const slc_model *m, int32_t id);
+/* Ids that have text: rows of the vocabulary past them are padding, never sampled. */
+uint32_t slc_model_n_ids(const slc_model *m);
+
+/* Lays out and, unless the arena only measures, reads every resident weight into `a`, and sets the
+ * network's views (load.c). */
+slc_status slc_load_resident(slc_model *m, slc_arena *a, slc_err *err) SLC_MUST_CHECK;
+
+/* The routed experts of one layer for the current pass: fetched, computed as they arrive, summed.
+ * Rows whose expert could not be read fail their item (experts.c). */
+void slc_run_experts(slc_model *m, uint32_t layer);
+
+/* Takes the memory of a pass from an arena, measuring or for real (step.c). */
+void slc_step_take(slc_model *m, slc_arena *a, uint32_t chunk);
+
+#endif

@@ -1,0 +1,226 @@
+/* Opening and closing a model: every room is set up in the order in which the memory plan needs
+ * them. Small things first (folder, tokenizer, threads), so that what they take is measured; then
+ * the plan, which refuses a budget that is too small; then the large arenas; the expert slab last,
+ * with what is left. */
+#include <malloc.h>
+#include <sched.h>
+#include <stdlib.h>
+
+#include "base/fail.h"
+#include "base/meminfo.h"
+#include "engine/model_internal.h"
+
+#define DEFAULT_L2_EPS 1e-6f
+#define MIB            (1024.0 * 1024.0)
+
+const char *slc_version(void) {
+    return SLC_VERSION;
+}
+
+slc_model_options slc_model_options_default(void) {
+    return (slc_model_options){.n_seqs = 1, .log_level = SLC_LOG_INFO};
+}
+
+/* ---- set-up of the rooms ---- */
+
+static uint32_t default_threads(void) {
+    cpu_set_t set;
+
+    if (sched_getaffinity(0, sizeof(set), &set)) return 1;
+    return (uint32_t)CPU_COUNT(&set);
+}
+
+static slc_status init_cpu(slc_model *m, const slc_model_options *opt, slc_err *err) {
+    slc_cpu_level level = slc_cpu_level_parse(opt->cpu_level ? opt->cpu_level : "auto");
+    uint32_t threads = opt->threads ? opt->threads : default_threads();
+
+    if (level == SLC_CPU_N_LEVELS)
+        return slc_fail(err, SLC_E_INVALID,
+                        "unknown CPU level \"%s\", expected auto, scalar or avx2", opt->cpu_level);
+    if (level == SLC_CPU_AUTO) level = slc_cpu_level_best();
+    if (level > slc_cpu_level_best())
+        return slc_fail(err, SLC_E_UNSUPPORTED, "this CPU does not have the level \"%s\"",
+                        opt->cpu_level);
+    if (threads > 1024) return slc_fail(err, SLC_E_INVALID, "%u threads, at most 1024", threads);
+    m->plan.threads = threads;
+    return slc_cpu_init(&m->cpu, level, threads, opt->exact, err);
+}
+
+static slc_status init_io(slc_model *m, const slc_model_options *opt, slc_err *err) {
+    slc_io_options io = {.log = &m->log};
+    const char *name = opt->io ? opt->io : "auto", *first_why = NULL;
+    uint32_t n_buffered = 0;
+
+    if (!strcmp(name, "uring"))
+        io.kind = SLC_IO_URING;
+    else if (!strcmp(name, "threads"))
+        io.kind = SLC_IO_THREADS;
+    else if (strcmp(name, "auto"))
+        return slc_fail(err, SLC_E_INVALID,
+                        "unknown I/O backend \"%s\", expected auto, uring or "
+                        "threads",
+                        name);
+    for (uint32_t i = 0; i < m->ckpt->n_files; i++) {
+        const char *why = NULL;
+
+        slc_file_enable_direct(&m->ckpt->files[i], &why);
+        if (m->ckpt->files[i].direct_fd >= 0) continue;
+        n_buffered++;
+        if (!first_why) first_why = why;
+    }
+    if (n_buffered)
+        slc_logf(&m->log, SLC_LOG_INFO, "%u of %u files are read through the page cache: %s",
+                 n_buffered, m->ckpt->n_files, first_why ? first_why : "no direct reads");
+    return slc_io_create(&io, &m->io, err);
+}
+
+static void add_stop_id(slc_model *m, int32_t id) {
+    if (id < 0 || slc_model_is_stop_id(m, id)) return;
+    m->stop_ids[m->n_stop_ids++] = id;
+}
+
+/* The ids of both configuration files, and the family's two end tokens in any case. */
+static void init_stop_ids(slc_model *m) {
+    const slc_config *c = slc_model_config(m);
+
+    for (uint32_t i = 0; i < c->n_stop_ids; i++) add_stop_id(m, c->stop_ids[i]);
+    if (m->tok) {
+        add_stop_id(m, slc_tokenizer_added_id(m->tok, "<|im_end|>"));
+        add_stop_id(m, slc_tokenizer_added_id(m->tok, "<|endoftext|>"));
+    }
+    if (!m->n_stop_ids)
+        slc_logf(&m->log, SLC_LOG_WARN,
+                 "%s: no end-of-text id in any file: generation stops at the token limit only",
+                 m->ckpt->dir);
+}
+
+bool slc_model_is_stop_id(const slc_model *m, int32_t id) {
+    for (uint32_t i = 0; i < m->n_stop_ids; i++)
+        if (m->stop_ids[i] == id) return true;
+    return false;
+}
+
+uint32_t slc_model_n_ids(const slc_model *m) {
+    uint32_t v = slc_model_config(m)->vocab_size, n = m->tok ? slc_tokenizer_n_ids(m->tok) : v;
+
+    return n < v ? n : v;
+}
+
+/* Everything small, and the plan. */
+static slc_status prepare(slc_model *m, const char *path, const slc_model_options *opt, bool refuse,
+                          slc_err *err) {
+    slc_status rc;
+
+    m->log = (slc_log){.user = opt->log_user, .max_level = (slc_log_level)opt->log_level};
+    m->log.sink = (void (*)(void *, slc_log_level, const char *))opt->log;
+    if ((rc = slc_checkpoint_open(path, &m->log, &m->ckpt, err))) return rc;
+    if (m->ckpt->tokenizer_path && (rc = slc_tokenizer_open(m->ckpt->tokenizer_path, &m->tok, err)))
+        return rc;
+    init_stop_ids(m);
+    if ((rc = init_cpu(m, opt, err))) return rc;
+    if (slc_config_is_moe(slc_model_config(m)) && (rc = init_io(m, opt, err))) return rc;
+    rc = slc_net_init(&m->net, slc_model_config(m), opt->l2_eps > 0 ? opt->l2_eps : DEFAULT_L2_EPS,
+                      err);
+    if (rc) return rc;
+    if ((rc = slc_sampler_create(slc_model_n_ids(m), &m->sampler, err))) return rc;
+    malloc_trim(0); /* what parsing freed is not held against the budget */
+    return slc_plan_make(m, opt, refuse, err);
+}
+
+/* ---- the large parts ---- */
+
+static slc_status alloc_states(slc_model *m, slc_err *err) {
+    slc_plan *p = &m->plan;
+    slc_status rc;
+
+    for (uint32_t i = 0; i < p->n_seqs; i++)
+        slc_arena_take(&m->states, m->state_layout.total_bytes, 1);
+    if ((rc = slc_arena_alloc(&m->states, false, err))) return rc;
+    if (!(m->seqs = slc_calloc(p->n_seqs, sizeof(*m->seqs))))
+        return slc_fail(err, SLC_E_NOMEM, "no memory for %u sequences", p->n_seqs);
+    for (uint32_t i = 0; i < p->n_seqs; i++) {
+        m->seqs[i].model = m;
+        m->seqs[i].state.base = slc_arena_take(&m->states, m->state_layout.total_bytes, 1);
+    }
+    return SLC_OK;
+}
+
+static slc_status alloc_store(slc_model *m, const slc_model_options *opt, slc_err *err) {
+    slc_store_options so = {.io = m->io, .log = &m->log};
+    slc_status rc = slc_plan_slots(m, opt, &so.n_slots, err);
+
+    if (rc || !m->plan.slot_bytes) return rc;
+    m->plan.n_slots = so.n_slots;
+    return slc_store_create(m->ckpt, &so, &m->store, err);
+}
+
+static slc_status load(slc_model *m, const slc_model_options *opt, slc_err *err) {
+    slc_status rc;
+
+    m->resident.used = m->plan.resident_bytes;
+    if ((rc = slc_arena_alloc(&m->resident, false, err))) return rc;
+    if ((rc = slc_load_resident(m, &m->resident, err))) return rc;
+    if ((rc = alloc_states(m, err))) return rc;
+    m->scratch.used = m->plan.scratch_bytes;
+    if ((rc = slc_arena_alloc(&m->scratch, false, err))) return rc;
+    slc_step_take(m, &m->scratch, m->plan.chunk);
+    malloc_trim(0);
+    return alloc_store(m, opt, err);
+}
+
+static void log_start(const slc_model *m) {
+    const slc_plan *p = &m->plan;
+
+    slc_logf(&m->log, SLC_LOG_INFO,
+             "context %u, %u threads, %s kernels, %.1f MiB resident, %u of %u experts cached "
+             "(%.1f MiB), memory limit %.1f MiB",
+             p->ctx, p->threads, m->cpu.k.level, (double)p->resident_bytes / MIB, p->n_slots,
+             p->max_slots, m->store ? (double)slc_store_slab_bytes(m->store) / MIB : 0.0,
+             (double)p->budget_bytes / MIB);
+}
+
+slc_status slc_model_open(const char *path, const slc_model_options *opt, slc_model **out,
+                          slc_err *err) {
+    slc_model *m = slc_calloc(1, sizeof(*m));
+    slc_status rc;
+
+    *out = NULL;
+    if (!m) return slc_fail(err, SLC_E_NOMEM, "no memory for a model");
+    rc = prepare(m, path, opt, true, err);
+    if (!rc) rc = load(m, opt, err);
+    if (rc) {
+        slc_model_close(m);
+        return rc;
+    }
+    log_start(m);
+    *out = m;
+    return SLC_OK;
+}
+
+void slc_model_close(slc_model *m) {
+    if (!m) return;
+    slc_store_destroy(m->store);
+    slc_io_destroy(m->io);
+    slc_cpu_deinit(&m->cpu);
+    slc_net_deinit(&m->net);
+    slc_sampler_destroy(m->sampler);
+    free(m->seqs);
+    slc_arena_free(&m->scratch);
+    slc_arena_free(&m->states);
+    slc_arena_free(&m->resident);
+    slc_tokenizer_close(m->tok);
+    slc_checkpoint_close(m->ckpt);
+    free(m);
+}
+
+slc_status slc_model_inspect(const char *path, const slc_model_options *opt, slc_model_info *info,
+                             slc_err *err) {
+    slc_model *m = slc_calloc(1, sizeof(*m));
+    slc_status rc;
+
+    if (!m) return slc_fail(err, SLC_E_NOMEM, "no memory for a model");
+    rc = prepare(m, path, opt, false, err);
+    if (!rc) slc_model_get_info(m, info);
+    slc_model_close(m);
+    return rc;
+}

@@ -1,0 +1,171 @@
+/* Sizing. Nothing here allocates; sizes of arenas come from running their layout in measuring mode.
+ */
+#include "engine/plan.h"
+
+#include "base/fail.h"
+#include "base/meminfo.h"
+#include "engine/model_internal.h"
+
+#define MIB         (1ull << 20)
+#define DEFAULT_CTX 8192u
+#define MAX_CHUNK   512u
+#define MIN_CHUNK   16u
+
+/* Heap of a generation (ids, text, JSON), page-table rounding, inexact kernel counters. */
+#define HEADROOM_BYTES (1 * MIB)
+/* Touched part of a worker's or reader's stack, at most. */
+#define STACK_BYTES (64ull << 10)
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZER 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZER 1
+#endif
+#endif
+#ifndef SANITIZER
+#define SANITIZER 0
+#endif
+
+uint64_t slc_plan_process_bytes(uint32_t n_threads) {
+    slc_mem_usage u = slc_mem_usage_get();
+    uint64_t untouched =
+        u.file_mapped_bytes > u.file_rss_bytes ? u.file_mapped_bytes - u.file_rss_bytes : 0;
+
+    if (SANITIZER) return 16 * MIB; /* shadow memory is not the program's: promise not checked */
+    return u.rss_bytes + untouched + HEADROOM_BYTES + n_threads * STACK_BYTES;
+}
+
+/* What a process may take when nobody says: leaves a tenth, within 256 MiB and 2 GiB, to the rest
+ * of the machine (a quarter where there is less than 1 GiB). */
+static uint64_t default_budget(void) {
+    uint64_t room = slc_mem_room_bytes(""), reserve = room / 10;
+
+    if (room == UINT64_MAX) return 2048 * MIB;
+    if (room < 1024 * MIB)
+        reserve = room / 4;
+    else if (reserve < 256 * MIB)
+        reserve = 256 * MIB;
+    else if (reserve > 2048 * MIB)
+        reserve = 2048 * MIB;
+    return slc_mem_usage_get().rss_bytes + room - reserve;
+}
+
+static uint64_t scratch_bytes(slc_model *m, uint32_t chunk) {
+    slc_arena measure = {0};
+
+    slc_step_take(m, &measure, chunk);
+    return measure.used;
+}
+
+static void set_scratch(slc_model *m, uint32_t chunk) {
+    slc_plan *p = &m->plan;
+
+    p->chunk = chunk;
+    p->scratch_bytes = scratch_bytes(m, chunk);
+    p->smallest_bytes =
+        p->process_bytes + p->resident_bytes + p->state_bytes + p->scratch_bytes + p->slot_bytes;
+    if (p->smallest_bytes < slc_mem_usage_get().peak_rss_bytes && !SANITIZER)
+        p->smallest_bytes = slc_mem_usage_get().peak_rss_bytes + HEADROOM_BYTES;
+}
+
+/* The largest chunk whose scratch stays below an eighth of the budget. Any chunk gives the same
+ * results; a larger one reads each expert once for more tokens. */
+static void choose_chunk(slc_model *m, uint32_t wanted) {
+    uint32_t ctx = m->plan.ctx;
+
+    if (wanted) {
+        set_scratch(m, wanted < ctx ? wanted : ctx);
+        return;
+    }
+    for (uint32_t chunk = MAX_CHUNK;; chunk /= 2) {
+        set_scratch(m, chunk < ctx ? chunk : ctx);
+        if (chunk <= MIN_CHUNK) return;
+        if (m->plan.scratch_bytes <= m->plan.budget_bytes / 8 &&
+            m->plan.smallest_bytes <= m->plan.budget_bytes)
+            return;
+    }
+}
+
+/* Slots that `left` bytes hold, within what the options and the model allow. */
+static slc_status count_slots(const slc_model *m, const slc_model_options *opt, uint64_t left,
+                              uint32_t *n_slots, slc_err *err) {
+    const slc_plan *p = &m->plan;
+    uint64_t n = p->slot_bytes ? left / p->slot_bytes : 0;
+
+    *n_slots = 0;
+    if (!p->slot_bytes) return SLC_OK;
+    if (opt->expert_cache_bytes) {
+        uint64_t wanted = opt->expert_cache_bytes / p->slot_bytes;
+
+        if (wanted == 0)
+            return slc_fail(err, SLC_E_INVALID,
+                            "expert cache of %llu bytes is smaller than one expert (%llu bytes)",
+                            (unsigned long long)opt->expert_cache_bytes,
+                            (unsigned long long)p->slot_bytes);
+        if (wanted > p->max_slots) wanted = p->max_slots;
+        if (wanted > n)
+            return slc_fail(
+                err, SLC_E_NOMEM,
+                "memory budget of %.1f MiB cannot hold an expert cache of %.1f MiB; it needs %.1f "
+                "MiB in all",
+                (double)p->budget_bytes / MIB, (double)(wanted * p->slot_bytes) / MIB,
+                (double)(p->smallest_bytes + (wanted - 1) * p->slot_bytes) / MIB);
+        n = wanted;
+    }
+    *n_slots = n < p->max_slots ? (uint32_t)n : p->max_slots;
+    return SLC_OK;
+}
+
+slc_status slc_plan_make(slc_model *m, const slc_model_options *opt, bool refuse, slc_err *err) {
+    const slc_config *c = slc_model_config(m);
+    slc_plan *p = &m->plan;
+    slc_arena measure = {0};
+    slc_status rc;
+
+    p->n_seqs = opt->n_seqs ? opt->n_seqs : 1;
+    p->ctx = opt->ctx_size;
+    if (!p->ctx) p->ctx = c->max_positions < DEFAULT_CTX ? c->max_positions : DEFAULT_CTX;
+    if (p->ctx > c->max_positions)
+        return slc_fail(err, SLC_E_INVALID, "context size %u is more than the model's %u", p->ctx,
+                        c->max_positions);
+
+    if ((rc = slc_load_resident(m, &measure, err))) return rc;
+    p->resident_bytes = measure.used;
+    slc_state_layout_init(&m->state_layout, &m->net, p->ctx, opt->exact);
+    p->state_bytes = p->n_seqs * slc_align_up(m->state_layout.total_bytes, SLC_SIMD_ALIGN);
+    if (slc_config_is_moe(c)) {
+        p->max_slots = c->n_layers * c->n_experts;
+        p->slot_bytes = slc_store_slot_bytes(m->ckpt) +
+                        (slc_store_overhead_bytes(m->ckpt, p->max_slots) / p->max_slots + 1);
+    }
+    p->process_bytes = slc_plan_process_bytes(p->threads);
+    p->budget_bytes = opt->memory_bytes ? opt->memory_bytes : default_budget();
+    choose_chunk(m, opt->prefill_chunk);
+
+    p->n_slots = 0;
+    if (p->budget_bytes < p->smallest_bytes) {
+        if (!refuse) return SLC_OK;
+        return slc_fail(err, SLC_E_NOMEM,
+                        "memory budget of %.1f MiB is too small: this model with a context of %u "
+                        "needs at least %.1f MiB (--memory %lluM)",
+                        (double)p->budget_bytes / MIB, p->ctx, (double)p->smallest_bytes / MIB,
+                        (unsigned long long)((p->smallest_bytes + MIB - 1) / MIB));
+    }
+    return count_slots(m, opt, p->budget_bytes - p->smallest_bytes + p->slot_bytes, &p->n_slots,
+                       err);
+}
+
+slc_status slc_plan_slots(const slc_model *m, const slc_model_options *opt, uint32_t *n_slots,
+                          slc_err *err) {
+    const slc_plan *p = &m->plan;
+    uint64_t used = slc_plan_process_bytes(p->threads);
+
+    if (SANITIZER) used += p->resident_bytes + p->state_bytes + p->scratch_bytes;
+    if (p->budget_bytes < used + p->slot_bytes)
+        return slc_fail(err, SLC_E_NOMEM,
+                        "memory budget of %.1f MiB leaves no room for one expert: %.1f MiB are in "
+                        "use after loading",
+                        (double)p->budget_bytes / MIB, (double)used / MIB);
+    return count_slots(m, opt, p->budget_bytes - used, n_slots, err);
+}
