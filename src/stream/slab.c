@@ -1,0 +1,86 @@
+/* Mapping and populating the slab; see the header. */
+#include "stream/slab.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/fail.h"
+#include "base/meminfo.h"
+
+#define SEGMENT_BYTES ((uint64_t)1 << 30)
+/* Two processes may both see room for a piece and both take it. The reserve covers that overshoot
+ * for a handful of them, and is small beside what a caller should leave free anyway. */
+#define PIECE_BYTES   ((uint64_t)8 << 20)
+#define RESERVE_BYTES ((uint64_t)32 << 20)
+#define MIB           ((uint64_t)1 << 20)
+
+static uint32_t slots_per_segment(uint64_t slot_bytes) {
+    return slot_bytes < SEGMENT_BYTES ? (uint32_t)(SEGMENT_BYTES / slot_bytes) : 1;
+}
+
+uint32_t slc_slab_n_segments(uint64_t slot_bytes, uint32_t n_slots) {
+    return (n_slots - 1) / slots_per_segment(slot_bytes) + 1;
+}
+
+static uint64_t segment_bytes(const slc_slab *slab, uint32_t segment) {
+    uint32_t first = segment * slab->slots_per_segment, left = slab->n_slots - first;
+
+    return (left < slab->slots_per_segment ? left : slab->slots_per_segment) * slab->slot_bytes;
+}
+
+/* *done counts the slab's populated bytes, over all segments. */
+static slc_status populate(const slc_slab *slab, uint32_t segment, const char *meminfo_root,
+                           uint64_t *done, slc_err *err) {
+    uint8_t *p = slab->segments[segment];
+    uint64_t bytes = segment_bytes(slab, segment), n;
+    slc_status rc;
+
+    for (uint64_t at = 0; at < bytes; at += n, *done += n) {
+        uint64_t room = slc_mem_room_bytes(meminfo_root);
+        n = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
+        if (room < n + RESERVE_BYTES) {
+            return slc_fail(err, SLC_E_NOMEM,
+                            "not enough memory for the expert cache: asked %" PRIu64
+                            " MiB (%u slots of %" PRIu64 " KiB), got %" PRIu64 " MiB, then %" PRIu64
+                            " MiB were left on the machine and %" PRIu64
+                            " MiB of those stay free; ask for less",
+                            slab->n_slots * slab->slot_bytes / MIB, slab->n_slots,
+                            slab->slot_bytes / 1024, *done / MIB, room / MIB, RESERVE_BYTES / MIB);
+        }
+        if ((rc = slc_map_populate(p + at, n, err))) return rc;
+    }
+    return SLC_OK;
+}
+
+slc_status slc_slab_create(slc_slab *slab, uint64_t slot_bytes, uint32_t n_slots,
+                           const char *meminfo_root, slc_err *err) {
+    size_t total;
+    uint64_t done = 0;
+    slc_status rc = SLC_OK;
+
+    *slab = (slc_slab){.slot_bytes = slot_bytes,
+                       .n_slots = n_slots,
+                       .slots_per_segment = slots_per_segment(slot_bytes),
+                       .n_segments = slc_slab_n_segments(slot_bytes, n_slots)};
+    if (!slc_mul(slot_bytes, n_slots, &total)) {
+        return slc_fail(err, SLC_E_NOMEM, "expert cache: %u slots of %" PRIu64 " bytes overflow",
+                        n_slots, slot_bytes);
+    }
+    slab->segments = slc_calloc(slab->n_segments, sizeof(*slab->segments));
+    if (!slab->segments) return slc_fail(err, SLC_E_NOMEM, "no memory for the expert cache");
+    for (uint32_t i = 0; i < slab->n_segments && !rc; i++) {
+        rc = slc_map_alloc(segment_bytes(slab, i), true, &slab->segments[i], err);
+        if (!rc) rc = populate(slab, i, meminfo_root, &done, err);
+    }
+    if (rc) slc_slab_destroy(slab);
+    return rc;
+}
+
+void slc_slab_destroy(slc_slab *slab) {
+    for (uint32_t i = 0; slab->segments && i < slab->n_segments; i++) {
+        slc_map_free(slab->segments[i], segment_bytes(slab, i));
+    }
+    free(slab->segments);
+    *slab = (slc_slab){0};
+}
