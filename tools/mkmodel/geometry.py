@@ -17,7 +17,7 @@ from side_files import write_side_files
 from spec import ROUTER_8BIT, Spec
 from weights import Entry
 
-CHUNK = 16 << 20
+CHUNK = 4 << 20
 SHARD_BYTES = 5 << 30
 REAL_MERGES = 248044 - 256
 
@@ -25,6 +25,10 @@ MODELS = {
     "35b": dict(hidden=2048, layers=40, heads=16, key_heads=16, value_heads=32, expert_size=512, shared_size=512),
     "122b": dict(hidden=3072, layers=48, heads=32, key_heads=16, value_heads=64, expert_size=1024, shared_size=1024),
 }
+
+
+def generator(seed):
+    return np.random.Generator(np.random.SFC64(seed))
 
 
 def spec(model, layers=None, experts=None):
@@ -37,37 +41,38 @@ def spec(model, layers=None, experts=None):
 
 
 class Stream:
-    """Makes tensors whose bytes are drawn when they are written, each from its own seed, so that
-    the file does not depend on chunk size or order."""
+    """Tensors whose bytes are drawn when they are written. Each draws from its own generator, seeded
+    with the model's seed and a number that counts generators."""
 
     def __init__(self, s):
         self.s, self.n = s, 0
 
-    def rng(self):
+    def seed(self):
         self.n += 1
-        return np.random.Generator(np.random.SFC64((self.s.seed, self.n)))
+        return (self.s.seed, self.n)
 
     def floats(self, name, shape, draw, dtype=None):
-        dtype, rng = dtype or self.s.float_dtype, self.rng()
-        return Tensor(name, dtype, shape, lambda: (encode(draw(rng, shape), dtype),))
+        dtype, seed = dtype or self.s.float_dtype, self.seed()
+        return Tensor(name, dtype, shape, lambda: (encode(draw(generator(seed), shape), dtype),))
 
     def codes(self, name, shape):
-        rng, n = self.rng(), prod(shape) * WIDTH["U32"]
-        return Tensor(name, "U32", shape, lambda: (rng.bytes(min(CHUNK, n - at)) for at in range(0, n, CHUNK)))
-
-    def scales(self, name, shape, typical, factor):
-        """Scales of random sign within 20 % of `typical`, times `factor`. Biases are drawn by the
-        same generator with factor -(2^bits - 1) / 2, so that code zero to code n straddle zero."""
-        seed = (self.s.seed, self.n)
+        n, seed = prod(shape) * WIDTH["U32"], self.seed()
 
         def chunks():
-            rng, left = np.random.Generator(np.random.SFC64(seed)), prod(shape)
-            while left:
-                n = min(CHUNK // 8, left)
-                x = rng.random(n, np.float32) * np.float32(2) - np.float32(1)
-                x = np.copysign(np.float32(0.8) + np.float32(0.4) * np.abs(x), x)
-                yield encode(x * np.float32(typical * factor), self.s.scale_dtype)
-                left -= n
+            rng = generator(seed)
+            return (rng.bytes(min(CHUNK, n - at)) for at in range(0, n, CHUNK))
+
+        return Tensor(name, "U32", shape, chunks)
+
+    def scales(self, name, shape, seed, typical):
+        """Values of random sign, 0.8 to 1.2 times `typical`. Scales and biases of a module share a
+        seed, which makes each bias the same multiple of its scale."""
+
+        def chunks():
+            rng, n = generator(seed), prod(shape)
+            for at in range(0, n, CHUNK):
+                x = rng.uniform(-0.4, 0.4, min(CHUNK, n - at))
+                yield encode((x + np.copysign(0.8, x)) * typical, self.s.scale_dtype)
 
         return Tensor(name, self.s.scale_dtype, shape, chunks)
 
@@ -76,15 +81,16 @@ class Stream:
         cols = shape[-1]
         if encoding is None:
             sigma = gain / np.sqrt(cols)
-            yield self.floats(name + ".weight", shape, lambda rng, n: rng.standard_normal(n, np.float32) * sigma)
+            yield self.floats(name + ".weight", shape, lambda rng, k: rng.standard_normal(k, np.float32) * sigma)
             return
         bits, group = encoding
         # uniform codes have deviation 2^bits / sqrt(12)
         typical = gain * np.sqrt(12) / ((1 << bits) * np.sqrt(cols))
         per_group = (*shape[:-1], cols // group)
+        middle, seed = ((1 << bits) - 1) / 2, self.seed()
         yield self.codes(name + ".weight", (*shape[:-1], cols * bits // 32))
-        yield self.scales(name + ".scales", per_group, typical, 1.0)
-        yield self.scales(name + ".biases", per_group, typical, -((1 << bits) - 1) / 2)
+        yield self.scales(name + ".scales", per_group, seed, typical)
+        yield self.scales(name + ".biases", per_group, seed, -middle * typical)
 
     def norm(self, path, n):
         yield self.floats(full_name(self.s, path) + ".weight", (n,), lambda rng, k: 1 + 0.1 * rng.standard_normal(k))

@@ -51,16 +51,16 @@ def attention(src, s, p):
 
 def decay(src, s, p):
     """A_log and dt_bias. g = exp(-exp(A_log) * softplus(a + dt_bias)), a of order one.
-    usual: g from 0.3 to 0.99. slow: g above 0.998, so that a rounded A_log shows after thousands of
-    tokens. extreme: one head keeps the usual decay, the next has g about 1e-12 per token, the
-    others below what float32 holds."""
+    usual: g from 0.3 to 0.99. slow: hundreds to thousands of tokens to forget (see write_strength),
+    and values of a size at which 16 bits round them visibly. extreme: one head keeps the usual
+    decay, the next has g about 1e-12 per token, the others below what float32 holds."""
     n = s.value_heads
     if s.decay == "usual":
         yield src.uniform(p + "A_log", "a_log", n, -0.7, 1.4)
         yield src.uniform(p + "dt_bias", "dt_bias", n, -5.0, -1.0)
     elif s.decay == "slow":
-        yield src.uniform(p + "A_log", "a_log", n, -5.5, -3.5)
-        yield src.uniform(p + "dt_bias", "dt_bias", n, -5.0, -3.0)
+        yield src.uniform(p + "A_log", "a_log", n, -7.9, -6.5)
+        yield src.uniform(p + "dt_bias", "dt_bias", n, 2.0, 6.0)
     elif s.decay == "extreme":
         a_log, dt = np.full(n, 4.6, np.float32), np.full(n, 2.0, np.float32)
         a_log[0], dt[0] = 0.3, -3.0
@@ -71,11 +71,21 @@ def decay(src, s, p):
         raise ValueError(f"decay {s.decay!r}: expected usual, slow or extreme")
 
 
+def write_strength(src, s, p):
+    """in_proj_b. The delta rule overwrites: with beta near one half, a state of dk dimensions holds
+    little that is older than a few times dk tokens, whatever the decay. A slow model therefore
+    writes with beta about 0.001, by a weight on the constant channel of its embedding."""
+    b = src.linear(p + "in_proj_b", s.value_heads, s.hidden)
+    if s.decay == "slow":
+        b.w[:, 0] = -2.5
+    return b
+
+
 def delta_net(src, s, p):
     values = s.value_heads * s.value_dim
     yield src.linear(p + "in_proj_qkv", s.conv_dim, s.hidden)
     yield src.linear(p + "in_proj_z", values, s.hidden)
-    yield src.linear(p + "in_proj_b", s.value_heads, s.hidden)
+    yield write_strength(src, s, p)
     yield src.linear(p + "in_proj_a", s.value_heads, s.hidden, 0.3 if s.decay == "extreme" else 1.0)
     conv = src.linear(p + "conv1d", s.conv_dim, s.taps, 1.5)
     yield Entry(conv.path, "conv", conv.w)
@@ -101,7 +111,10 @@ def mixture(src, s, p):
 
 def generate(s):
     src = Source(s.seed)
-    yield src.linear("embed_tokens", s.vocab, s.hidden, np.sqrt(s.hidden) if not s.tied else 3.0)
+    embedding = src.linear("embed_tokens", s.vocab, s.hidden, np.sqrt(s.hidden) if not s.tied else 3.0)
+    if s.decay == "slow":
+        embedding.w[:, 0] = 3.0
+    yield embedding
     for i in range(s.layers):
         p = f"layers.{i}."
         yield src.vector(p + "input_layernorm", "norm", s.hidden, 1.0, 0.2)

@@ -124,17 +124,22 @@ def mixture(ck, layer, u, margins):
     return routed + shared * feed_forward(ck, p + "shared_expert", u)
 
 
-def forward(ck, ids):
-    """Logits [T, V] of a token sequence, and the router margins [T] (infinite for dense models)."""
+def forward(ck, ids, watch=lambda name, x: None):
+    """Logits [T, V] of a token sequence, and the router margins [T] (infinite for dense models).
+    `watch` is shown the residual stream [T, H] at each step, by name."""
     eps = ck.config["rms_norm_eps"]
     embedding = ck.linear("embed_tokens")
     margins = np.full(len(ids), np.inf)
     x = embedding[np.asarray(ids)]
+    watch("embedding", x)
     for i in range(ck.config["num_hidden_layers"]):
         p = f"layers.{i}."
         u = rms(x, ck.norm(p + "input_layernorm"), eps)
         x = x + (attention(ck, i, u) if ck.is_full(i) else delta_net(ck, i, u))
+        watch(p + "mixer", x)
         u = rms(x, ck.norm(p + "post_attention_layernorm"), eps)
         x = x + (mixture(ck, i, u, margins) if ck.is_moe else feed_forward(ck, p + "mlp", u))
+        watch(p + "mlp", x)
     x = rms(x, ck.norm("norm"), eps)
+    watch("norm", x)
     return x @ (embedding if ck.tied else ck.linear("lm_head")).T, margins
