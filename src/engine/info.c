@@ -71,8 +71,8 @@ static void count_weights(const slc_model *m, slc_model_info *info) {
         info->expert_bytes_per_token += c->n_experts_per_tok * bytes;
     }
     info->file_bytes += info->expert_bytes_total;
-    snprintf(info->dense_format, sizeof(info->dense_format), "%s", tally_top(&dense));
-    snprintf(info->expert_format, sizeof(info->expert_format), "%s",
+    snprintf(info->dense_format, sizeof(info->dense_format), "%.31s", tally_top(&dense));
+    snprintf(info->expert_format, sizeof(info->expert_format), "%.31s",
              experts.n > 1 ? "mixed" : tally_top(&experts));
 }
 
