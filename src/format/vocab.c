@@ -1,10 +1,11 @@
 /* Flat storage of a vocabulary.
  *
- * Both tables use open addressing with linear probing and are at most two thirds full. A word of
- * the merge table holds the whole entry, so that a look-up touches one cache line:
+ * Both tables use open addressing with linear probing and are at most two thirds full; what costs
+ * time is cache misses. A word of the merge table holds the whole entry, so a look-up touches one
+ * cache line; a word of the text table has ten bits of the hash, so only the right text is read:
  *
- *      63   62        42 41        21 20        0
- *     used |    left    |   right    |   rank    |
+ *      63   62        42 41        21 20        0          31   30   21 20     0
+ *     used |    left    |   right    |   rank    |        used | hash  |   id   |
  *
  * Arrays grow by doubling; large blocks are remapped by the allocator, not copied, so the peak
  * stays near the final size. */
@@ -17,6 +18,8 @@
 #include "base/fail.h"
 
 #define MERGE_USED ((uint64_t)1 << 63)
+#define TEXT_USED  (1u << 31)
+#define ID_MASK    (SLC_VOCAB_MAX_IDS - 1)
 
 /* Makes room for `need` items. *cap is changed on success only. */
 static bool grow(void **array, uint32_t *cap, uint64_t need, size_t size) {
@@ -53,13 +56,20 @@ static uint32_t hash_text(const char *s, size_t n) {
     return (uint32_t)(h >> 32);
 }
 
+/* A word of the text table. The low bits of the hash choose the slot, the high ones stand here. */
+static uint32_t text_word(uint32_t hash, uint32_t id) {
+    return TEXT_USED | (hash >> 1 & ~ID_MASK) | id;
+}
+
 /* The slot that holds the text, or the free one where it belongs. The table is not full. */
-static uint32_t *text_slot(const slc_vocab *v, const char *s, size_t n) {
-    uint32_t mask = v->cap_by_text - 1, i = hash_text(s, n) & mask;
+static uint32_t *text_slot(const slc_vocab *v, uint32_t hash, const char *s, size_t n) {
+    uint32_t mask = v->cap_by_text - 1, i = hash & mask, word;
 
-    for (; v->by_text[i]; i = (i + 1) & mask) {
-        slc_span t = v->tokens[v->by_text[i] - 1];
+    for (; (word = v->by_text[i]); i = (i + 1) & mask) {
+        slc_span t;
 
+        if (word != text_word(hash, word & ID_MASK)) continue;
+        t = v->tokens[word & ID_MASK];
         if (t.len == n && memcmp(v->text + t.off, s, n) == 0) break;
     }
     return &v->by_text[i];
@@ -77,10 +87,12 @@ static slc_status grow_by_text(slc_vocab *v, slc_err *err) {
     v->cap_by_text = cap;
     for (uint32_t i = 0; i < old_cap; i++) {
         slc_span t;
+        const char *s;
 
         if (!old[i]) continue;
-        t = v->tokens[old[i] - 1];
-        *text_slot(v, v->text + t.off, t.len) = old[i];
+        t = v->tokens[old[i] & ID_MASK];
+        s = v->text + t.off;
+        *text_slot(v, hash_text(s, t.len), s, t.len) = old[i];
     }
     free(old);
     return SLC_OK;
@@ -109,8 +121,8 @@ slc_status slc_vocab_set(slc_vocab *v, int64_t id, slc_span text, slc_err *err) 
 
 slc_status slc_vocab_add(slc_vocab *v, int64_t id, const char *text, size_t n, bool findable,
                          slc_err *err) {
+    uint32_t hash = hash_text(text, n), *slot;
     slc_span span;
-    uint32_t *slot;
     slc_status rc;
 
     if (id >= 0 && id < v->n_ids && v->tokens[id].len)
@@ -118,17 +130,19 @@ slc_status slc_vocab_add(slc_vocab *v, int64_t id, const char *text, size_t n, b
     if ((rc = slc_vocab_store(v, text, n, &span, err))) return rc;
     if ((rc = slc_vocab_set(v, id, span, err)) || !findable || !n) return rc;
     if ((rc = grow_by_text(v, err))) return rc;
-    slot = text_slot(v, text, n);
+    slot = text_slot(v, hash, text, n);
     if (*slot)
-        return slc_fail(err, SLC_E_FORMAT, "tokens %u and %lld have the same text", *slot - 1,
+        return slc_fail(err, SLC_E_FORMAT, "tokens %u and %lld have the same text", *slot & ID_MASK,
                         (long long)id);
-    *slot = (uint32_t)id + 1;
+    *slot = text_word(hash, (uint32_t)id);
     v->n_by_text++;
     return SLC_OK;
 }
 
 int32_t slc_vocab_find(const slc_vocab *v, const char *text, size_t n) {
-    return v->cap_by_text ? (int32_t)*text_slot(v, text, n) - 1 : -1;
+    uint32_t word = v->cap_by_text ? *text_slot(v, hash_text(text, n), text, n) : 0;
+
+    return word ? (int32_t)(word & ID_MASK) : -1;
 }
 
 /* ---- merges ---- */
@@ -183,7 +197,7 @@ slc_status slc_vocab_add_merge(slc_vocab *v, int32_t left, int32_t right, int32_
 uint32_t slc_vocab_rank(const slc_vocab *v, uint32_t left, uint32_t right) {
     uint64_t entry = v->cap_merges ? *merge_slot(v, merge_key(left, right)) : 0;
 
-    return entry ? (uint32_t)(entry & (SLC_VOCAB_MAX_IDS - 1)) : UINT32_MAX;
+    return entry ? (uint32_t)(entry & ID_MASK) : UINT32_MAX;
 }
 
 /* ---- life ---- */

@@ -24,7 +24,7 @@ typedef struct slc_vocab {
     uint32_t n_text, cap_text;
     slc_span *tokens; /* [n_ids] */
     uint32_t n_ids, cap_ids;
-    uint32_t *by_text; /* [cap_by_text] open addressing: id + 1, 0 is free */
+    uint32_t *by_text; /* [cap_by_text] open addressing: see vocab.c, 0 is free */
     uint32_t n_by_text, cap_by_text;
     uint64_t *merges; /* [cap_merges] open addressing: see vocab.c, 0 is free */
     uint32_t cap_merges;
