@@ -12,7 +12,7 @@ GROUPS = (32, 64, 128)
 
 
 def quantise(w, bits, group):
-    """w [..., cols] float32 -> codes uint8 [..., cols], scale and bias float32 [..., cols/group]."""
+    """w [..., cols] float32 -> codes uint8 likewise, scale and bias float32 [..., cols/group]."""
     if bits not in BITS or group not in GROUPS:
         raise ValueError(f"bits {bits}, group {group}: expected bits in {BITS}, group in {GROUPS}")
     if w.shape[-1] % group:
@@ -29,11 +29,15 @@ def quantise(w, bits, group):
     scale = np.where(reachable, edge / np.where(reachable, q0, np.float32(1)), scale)
     bias = np.where(reachable, edge, np.float32(0))
     codes = np.clip(np.rint((g - bias[..., None]) / scale[..., None]), 0, n)
-    return codes.astype(np.uint8).reshape(w.shape), scale.astype(np.float32), bias.astype(np.float32)
+    return (
+        codes.astype(np.uint8).reshape(w.shape),
+        scale.astype(np.float32),
+        bias.astype(np.float32),
+    )
 
 
 def pack(codes, bits):
-    """codes uint8 [..., cols] -> uint32 [..., cols*bits/32]: one bit stream per row, low bits first."""
+    """codes uint8 [..., cols] -> uint32 [..., cols*bits/32]: rows are bit streams, low bit first."""
     bit = (codes[..., None] >> np.arange(bits, dtype=np.uint8)) & np.uint8(1)
     stream = bit.reshape(*codes.shape[:-1], -1)
     return np.packbits(stream, axis=-1, bitorder="little").view("<u4")

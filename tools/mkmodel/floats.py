@@ -1,4 +1,4 @@
-"""Stored float types: float32 arrays to the bytes of F32, F16 or BF16 and the values those bytes mean."""
+"""Stored float types: float32 arrays to the bytes of F32, F16 or BF16."""
 
 import numpy as np
 
@@ -8,7 +8,9 @@ NAMES = ("F32", "F16", "BF16")
 def bf16_bits(x):
     """float32 to the 16 bits of bfloat16, rounded to nearest even. Finite input."""
     u = np.ascontiguousarray(x, np.float32).view(np.uint32)
-    return ((u + np.uint32(0x7FFF) + ((u >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)).astype(np.uint16)
+    return (
+        (u + np.uint32(0x7FFF) + ((u >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
+    ).astype(np.uint16)
 
 
 def encode(x, dtype):

@@ -22,8 +22,24 @@ SHARD_BYTES = 5 << 30
 REAL_MERGES = 248044 - 256
 
 MODELS = {
-    "35b": dict(hidden=2048, layers=40, heads=16, key_heads=16, value_heads=32, expert_size=512, shared_size=512),
-    "122b": dict(hidden=3072, layers=48, heads=32, key_heads=16, value_heads=64, expert_size=1024, shared_size=1024),
+    "35b": dict(
+        hidden=2048,
+        layers=40,
+        heads=16,
+        key_heads=16,
+        value_heads=32,
+        expert_size=512,
+        shared_size=512,
+    ),
+    "122b": dict(
+        hidden=3072,
+        layers=48,
+        heads=32,
+        key_heads=16,
+        value_heads=64,
+        expert_size=1024,
+        shared_size=1024,
+    ),
 }
 
 
@@ -35,14 +51,21 @@ def spec(model, layers=None, experts=None):
     sizes = dict(MODELS[model])
     sizes["layers"] = layers or sizes["layers"]
     return Spec(
-        kv_heads=2, head_dim=256, key_dim=128, value_dim=128, experts=experts or 256, top_k=8, vocab=248320,
-        overrides=ROUTER_8BIT, **sizes,
+        kv_heads=2,
+        head_dim=256,
+        key_dim=128,
+        value_dim=128,
+        experts=experts or 256,
+        top_k=8,
+        vocab=248320,
+        overrides=ROUTER_8BIT,
+        **sizes,
     )
 
 
 class Stream:
-    """Tensors whose bytes are drawn when they are written. Each draws from its own generator, seeded
-    with the model's seed and a number that counts generators."""
+    """Tensors whose bytes are drawn when they are written. Each has its own generator, seeded with
+    the model's seed and a number that counts generators."""
 
     def __init__(self, s):
         self.s, self.n = s, 0
@@ -81,7 +104,9 @@ class Stream:
         cols = shape[-1]
         if encoding is None:
             sigma = gain / np.sqrt(cols)
-            yield self.floats(name + ".weight", shape, lambda rng, k: rng.standard_normal(k, np.float32) * sigma)
+            yield self.floats(
+                name + ".weight", shape, lambda rng, k: rng.standard_normal(k, np.float32) * sigma
+            )
             return
         bits, group = encoding
         # uniform codes have deviation 2^bits / sqrt(12)
@@ -93,10 +118,16 @@ class Stream:
         yield self.scales(name + ".biases", per_group, seed, -middle * typical)
 
     def norm(self, path, n):
-        yield self.floats(full_name(self.s, path) + ".weight", (n,), lambda rng, k: 1 + 0.1 * rng.standard_normal(k))
+        yield self.floats(
+            full_name(self.s, path) + ".weight",
+            (n,),
+            lambda rng, k: 1 + 0.1 * rng.standard_normal(k),
+        )
 
     def uniform(self, path, n, low, high, dtype):
-        yield self.floats(full_name(self.s, path), (n,), lambda rng, k: rng.uniform(low, high, k), dtype)
+        yield self.floats(
+            full_name(self.s, path), (n,), lambda rng, k: rng.uniform(low, high, k), dtype
+        )
 
 
 def attention(st, s, p):
@@ -114,7 +145,9 @@ def delta_net(st, s, p):
     yield from st.linear(p + "in_proj_z", values, s.hidden)
     yield from st.linear(p + "in_proj_b", s.value_heads, s.hidden)
     yield from st.linear(p + "in_proj_a", s.value_heads, s.hidden)
-    yield st.floats(full_name(s, p + "conv1d") + ".weight", conv, lambda rng, k: rng.standard_normal(k) * 0.7)
+    yield st.floats(
+        full_name(s, p + "conv1d") + ".weight", conv, lambda rng, k: rng.standard_normal(k) * 0.7
+    )
     yield from st.uniform(p + "A_log", s.value_heads, -0.7, 1.4, s.decay_dtype)
     yield from st.uniform(p + "dt_bias", s.value_heads, -5.0, -1.0, s.dt_bias_dtype)
     yield from st.norm(p + "norm", s.value_dim)
@@ -141,7 +174,11 @@ def tensors(s):
     for i in range(s.layers):
         p = f"layers.{i}."
         yield from st.norm(p + "input_layernorm", s.hidden)
-        yield from attention(st, s, p + "self_attn.") if s.is_full(i) else delta_net(st, s, p + "linear_attn.")
+        yield from (
+            attention(st, s, p + "self_attn.")
+            if s.is_full(i)
+            else delta_net(st, s, p + "linear_attn.")
+        )
         yield from st.norm(p + "post_attention_layernorm", s.hidden)
         yield from mixture(st, s, p + "mlp.")
     yield from st.norm("norm", s.hidden)
@@ -153,7 +190,11 @@ def write_model(folder, s):
     found = list(tensors(s))
     prefix = len(full_name(s, ""))
     modules = [
-        Entry("lm_head" if "lm_head" in t.name else t.name[prefix:].removesuffix(".weight"), "linear", None)
+        Entry(
+            "lm_head" if "lm_head" in t.name else t.name[prefix:].removesuffix(".weight"),
+            "linear",
+            None,
+        )
         for t in found
         if t.dtype == "U32"
     ]

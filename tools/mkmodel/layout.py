@@ -1,8 +1,8 @@
 """Entries of a model to the tensors of a checkpoint file: names, shapes, folding, quantisation.
 
-  mlx         stacked switch_mlp.{gate,up,down}_proj, norms folded, conv [C, taps, 1]
-  hf          fused experts.gate_up_proj and experts.down_proj, norms raw (w - 1), conv [C, 1, taps]
-  per-expert  experts.{e}.{gate,up,down}_proj, otherwise as hf
+mlx         stacked switch_mlp.{gate,up,down}_proj, norms folded, conv [C, taps, 1]
+hf          fused experts.gate_up_proj and experts.down_proj, norms raw (w - 1), conv [C, 1, taps]
+per-expert  experts.{e}.{gate,up,down}_proj, otherwise as hf
 """
 
 import numpy as np

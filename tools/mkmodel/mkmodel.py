@@ -31,7 +31,12 @@ def write_model(folder, spec):
 
 def with_changes(spec, changes):
     """spec with "field=value" strings applied; values are parsed by the field's type."""
-    parse = {int: int, float: float, str: str, bool: lambda v: {"true": True, "false": False}[v.lower()]}
+    parse = {
+        int: int,
+        float: float,
+        str: str,
+        bool: lambda v: {"true": True, "false": False}[v.lower()],
+    }
     types = {f.name: f.type for f in fields(Spec)}
     values = {}
     for change in changes:
@@ -44,13 +49,21 @@ def with_changes(spec, changes):
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("out", nargs="?", help="folder to write")
     p.add_argument("--preset", choices=PRESETS)
     p.add_argument("--geometry", choices=geometry.MODELS)
     p.add_argument("--layers", type=int, help="with --geometry: number of layers (default: all)")
     p.add_argument("--experts", type=int, help="with --geometry: experts in a layer (default: all)")
-    p.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="change a field of the Spec")
+    p.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="FIELD=VALUE",
+        help="change a field of the Spec",
+    )
     p.add_argument("--list", action="store_true", help="list the presets")
     a = p.parse_args()
     if a.list:
@@ -61,7 +74,9 @@ def main():
     if a.preset:
         write_model(a.out, with_changes(PRESETS[a.preset], a.set))
     else:
-        geometry.write_model(a.out, with_changes(geometry.spec(a.geometry, a.layers, a.experts), a.set))
+        geometry.write_model(
+            a.out, with_changes(geometry.spec(a.geometry, a.layers, a.experts), a.set)
+        )
 
 
 if __name__ == "__main__":

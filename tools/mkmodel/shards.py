@@ -32,7 +32,9 @@ class Tensor:
 def of_bytes(name, dtype, shape, data):
     t = Tensor(name, dtype, tuple(shape), lambda: (data,))
     if len(data) != t.n_bytes:
-        raise ValueError(f"{name}: {len(data)} bytes, expected {t.n_bytes} for {dtype} {list(shape)}")
+        raise ValueError(
+            f"{name}: {len(data)} bytes, expected {t.n_bytes} for {dtype} {list(shape)}"
+        )
     return t
 
 
@@ -41,7 +43,11 @@ def write_shard(path, tensors, odd_start=False):
     else at a multiple of eight."""
     header, at = {"__metadata__": {"format": "mlx"}}, 0
     for t in tensors:
-        header[t.name] = {"dtype": t.dtype, "shape": list(t.shape), "data_offsets": [at, at + t.n_bytes]}
+        header[t.name] = {
+            "dtype": t.dtype,
+            "shape": list(t.shape),
+            "data_offsets": [at, at + t.n_bytes],
+        }
         at += t.n_bytes
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * ((1 - len(text) % 2) if odd_start else -len(text) % 8)
@@ -53,7 +59,9 @@ def write_shard(path, tensors, odd_start=False):
             for chunk in t.chunks():
                 f.write(chunk)
             if f.tell() - start != t.n_bytes:
-                raise ValueError(f"{t.name}: produced {f.tell() - start} bytes, expected {t.n_bytes}")
+                raise ValueError(
+                    f"{t.name}: produced {f.tell() - start} bytes, expected {t.n_bytes}"
+                )
 
 
 def split_evenly(tensors, n):

@@ -20,7 +20,10 @@ ADDED = (
     "<tts_text_bos_single> <|audio_pad|>"
 ).split()
 
-ENGLISH = "Ġ t|h e|i n|Ġ a|e r|o n|Ġt he|r e|a t|e n|Ġ s|Ġ w|o r|i s|n d|Ġ o|Ġa nd|e s|i t|in g|Ġt o|l l|o u|Ġ ,"
+ENGLISH = (
+    "Ġ t|h e|i n|Ġ a|e r|o n|Ġt he|r e|a t|e n|Ġ s|Ġ w"
+    "|o r|i s|n d|Ġ o|Ġa nd|e s|i t|in g|Ġt o|l l|o u|Ġ ,"
+)
 
 TEMPLATE = """{%- for message in messages %}
 {{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}
@@ -76,7 +79,12 @@ def tokenizer(n_merges):
         for i, t in enumerate(ADDED)
     ]
     split = {"type": "Split", "pattern": {"Regex": SPLIT}, "behavior": "Isolated", "invert": False}
-    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": False}
+    byte_level = {
+        "type": "ByteLevel",
+        "add_prefix_space": False,
+        "trim_offsets": False,
+        "use_regex": False,
+    }
     return {
         "version": "1.0",
         "truncation": None,
@@ -115,7 +123,9 @@ def text_config(s, end_of_text):
         "linear_value_head_dim": s.value_dim,
         "linear_conv_kernel_dim": s.taps,
         "full_attention_interval": s.interval,
-        "layer_types": ["full_attention" if s.is_full(i) else "linear_attention" for i in range(s.layers)],
+        "layer_types": [
+            "full_attention" if s.is_full(i) else "linear_attention" for i in range(s.layers)
+        ],
         "attn_output_gate": True,
         "attention_bias": False,
         "hidden_act": "silu",
@@ -160,7 +170,9 @@ def config(s, entries, end_of_text):
     text = text_config(s, end_of_text)
     kind = "qwen3_5_moe" if s.experts else "qwen3_5"
     if s.nested:
-        architecture = "Qwen3_5MoeForConditionalGeneration" if s.experts else "Qwen3_5ForConditionalGeneration"
+        architecture = (
+            "Qwen3_5MoeForConditionalGeneration" if s.experts else "Qwen3_5ForConditionalGeneration"
+        )
         c = {
             "architectures": [architecture],
             "model_type": kind,
@@ -177,7 +189,9 @@ def config(s, entries, end_of_text):
 
 def write_json(folder, name, value, indent=2):
     with open(os.path.join(folder, name), "w", encoding="utf-8") as f:
-        json.dump(value, f, ensure_ascii=False, indent=indent, separators=None if indent else (",", ":"))
+        json.dump(
+            value, f, ensure_ascii=False, indent=indent, separators=None if indent else (",", ":")
+        )
         f.write("\n")
 
 

@@ -1,4 +1,4 @@
-"""What a generated model is: sizes, layout on disk, encoding. One frozen record, checked at birth."""
+"""What a generated model is: sizes, layout, encoding. One frozen record, checked at birth."""
 
 import re
 from dataclasses import dataclass
@@ -66,7 +66,9 @@ class Spec:
     def __post_init__(self):
         for _, bits, group in ((None, self.bits, self.group), *self.overrides):
             if bits and (bits not in BITS or group not in GROUPS):
-                raise ValueError(f"bits {bits}, group {group}: expected bits in {BITS}, group in {GROUPS}")
+                raise ValueError(
+                    f"bits {bits}, group {group}: expected bits in {BITS}, group in {GROUPS}"
+                )
         for dtype in (self.scale_dtype, self.float_dtype, self.decay_dtype, self.dt_bias_dtype):
             if dtype not in NAMES:
                 raise ValueError(f"dtype {dtype}: expected one of {NAMES}")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The writer held against known values, against mlx, and against the libraries that read its files."""
+"""The writer against known values, against mlx, and against the libraries that read its files."""
 
 import os
 import sys
@@ -68,7 +68,9 @@ class Affine(unittest.TestCase):
                 codes, s, b = quantise(w, bits, group)
                 theirs = mx.quantize(mx.array(w), group_size=group, bits=bits, stream=mx.cpu)
                 for ours, other in zip((pack(codes, bits), s, b), theirs):
-                    np.testing.assert_array_equal(ours, np.array(other), f"{bits} bits, group {group}")
+                    np.testing.assert_array_equal(
+                        ours, np.array(other), f"{bits} bits, group {group}"
+                    )
                 np.testing.assert_array_equal(unpack(pack(codes, bits), bits), codes)
 
 
@@ -118,7 +120,9 @@ class Folder(unittest.TestCase):
             folder = os.path.join(self.folder, name)
             write_model(folder, PRESETS[name])
             for f in os.listdir(folder):
-                with open(os.path.join(folder, f), "rb") as made, open(os.path.join(GOLDEN, name, f), "rb") as recorded:
+                with open(os.path.join(folder, f), "rb") as made, open(
+                    os.path.join(GOLDEN, name, f), "rb"
+                ) as recorded:
                     self.assertEqual(made.read(), recorded.read(), f"{name}/{f}")
 
     def test_tokenizer_loads_and_round_trips(self):
@@ -134,7 +138,11 @@ class Folder(unittest.TestCase):
     def test_real_dimensions_are_those_of_the_model(self):
         for model, expert_bytes in (("35b", 1769472), ("122b", 5308416)):
             s = geometry.spec(model)
-            total = sum(t.n_bytes for t in geometry.tensors(s) if ".layers.0." in t.name and "switch_mlp" in t.name)
+            total = sum(
+                t.n_bytes
+                for t in geometry.tensors(s)
+                if ".layers.0." in t.name and "switch_mlp" in t.name
+            )
             self.assertEqual(total, 256 * expert_bytes)
 
     def test_streamed_matrix_keeps_the_size_of_its_input(self):
@@ -146,7 +154,13 @@ class Folder(unittest.TestCase):
 
 class Settings(unittest.TestCase):
     def test_bad_settings_are_refused(self):
-        for bad in (dict(bits=7), dict(group=48), dict(scale_dtype="F64"), dict(value_heads=3), dict(ffn=8)):
+        for bad in (
+            dict(bits=7),
+            dict(group=48),
+            dict(scale_dtype="F64"),
+            dict(value_heads=3),
+            dict(ffn=8),
+        ):
             with self.assertRaises(ValueError, msg=str(bad)):
                 Spec(**bad)
         with self.assertRaises(SystemExit):

@@ -13,8 +13,8 @@ import numpy as np
 @dataclass
 class Entry:
     path: str  # without prefix and suffix, "layers.0.mlp.gate"
-    kind: str  # linear, experts [E, out, in], norm (file may hold w - 1), plain_norm, conv, a_log, dt_bias
-    w: np.ndarray  # float32; for norms the effective multiplier
+    kind: str  # linear, experts, norm (a file may hold w - 1), plain_norm, conv, a_log or dt_bias
+    w: np.ndarray  # float32; linear [out, in], experts [E, out, in], norm the effective multiplier
 
 
 class Source:
@@ -111,16 +111,26 @@ def mixture(src, s, p):
 
 def generate(s):
     src = Source(s.seed)
-    embedding = src.linear("embed_tokens", s.vocab, s.hidden, np.sqrt(s.hidden) if not s.tied else 3.0)
+    embedding = src.linear(
+        "embed_tokens", s.vocab, s.hidden, np.sqrt(s.hidden) if not s.tied else 3.0
+    )
     if s.decay == "slow":
         embedding.w[:, 0] = 3.0
     yield embedding
     for i in range(s.layers):
         p = f"layers.{i}."
         yield src.vector(p + "input_layernorm", "norm", s.hidden, 1.0, 0.2)
-        yield from attention(src, s, p + "self_attn.") if s.is_full(i) else delta_net(src, s, p + "linear_attn.")
+        yield from (
+            attention(src, s, p + "self_attn.")
+            if s.is_full(i)
+            else delta_net(src, s, p + "linear_attn.")
+        )
         yield src.vector(p + "post_attention_layernorm", "norm", s.hidden, 1.0, 0.2)
-        yield from mixture(src, s, p + "mlp.") if s.experts else feed_forward(src, p + "mlp.", s.hidden, s.ffn)
+        yield from (
+            mixture(src, s, p + "mlp.")
+            if s.experts
+            else feed_forward(src, p + "mlp.", s.hidden, s.ffn)
+        )
     yield src.vector("norm", "norm", s.hidden, 1.0, 0.2)
     if not s.tied:
         yield src.linear("lm_head", s.vocab, s.hidden, 3.0)

@@ -35,7 +35,7 @@ class Shard:
 
 
 def unpack(words, bits):
-    """uint32 [..., n] -> codes [..., n*32/bits]: element i is bits [i*bits, (i+1)*bits) of the row."""
+    """uint32 [..., n] -> codes [..., n*32/bits]: element i starts at bit i*bits of its row."""
     stream = np.unpackbits(np.ascontiguousarray(words).view(np.uint8), axis=-1, bitorder="little")
     stream = stream.reshape(*words.shape[:-1], -1, bits)
     return stream @ (1 << np.arange(bits, dtype=np.uint32))
@@ -129,7 +129,7 @@ class Checkpoint:
         return w.reshape(w.shape[0], -1)
 
     def experts(self, layer):
-        """gate [E, I, H], up [E, I, H], down [E, H, I] of a layer, from any of the three layouts."""
+        """gate [E, I, H], up [E, I, H], down [E, H, I] of a layer, from any of the layouts."""
         p = f"layers.{layer}.mlp."
         if self.find(p + "switch_mlp.gate_proj.weight"):
             return tuple(self.linear(f"{p}switch_mlp.{x}_proj") for x in ("gate", "up", "down"))
@@ -137,6 +137,8 @@ class Checkpoint:
             gate, up = np.split(self.vector(p + "experts.gate_up_proj"), 2, axis=1)
             return gate, up, self.vector(p + "experts.down_proj")
         return tuple(
-            np.stack([self.linear(f"{p}experts.{e}.{x}_proj") for e in range(self.config["num_experts"])])
+            np.stack(
+                [self.linear(f"{p}experts.{e}.{x}_proj") for e in range(self.config["num_experts"])]
+            )
             for x in ("gate", "up", "down")
         )

@@ -28,7 +28,10 @@ def main():
     ck = Checkpoint(folder)
     for case in cases[:n]:
         error = worst_difference(ck, case)
-        print(f"{len(case['ids']):4d} positions, log-probabilities within {error:.1e}: {case['prompt'][:50]!r}")
+        print(
+            f"{len(case['ids']):4d} positions, log-probabilities within {error:.1e}:"
+            f" {case['prompt'][:50]!r}"
+        )
         if not error < TOLERANCE:
             sys.exit(f"{folder}: expected < {TOLERANCE}")
 

@@ -3,7 +3,7 @@
 
   golden.py                     every case into tests/golden
   golden.py moe-q4g64 ...       these cases
-  golden.py --check             recompute the logits of the checked-in models, compare, write nothing
+  golden.py --check             the recorded logits against the arbiter; writes nothing
 
 golden.bin holds the logits of transformers, golden_mlx.bin those of mlx-lm on the packed weights;
 logits_file.py describes the format. Both must agree with the float64 arbiter, qwen3_5_numpy, or
@@ -35,7 +35,10 @@ TOLERANCE = 1e-4  # largest difference between implementations, in standard devi
 
 # Cases that are not "forty tokens, logits at all of them": (tokens, positions)
 LONG = {
-    "decay-extreme": (1000, (0, 62, 63, 64, 127, 128, 999)),  # last positions of 1, 63, 64, 65, ... tokens
+    "decay-extreme": (
+        1000,
+        (0, 62, 63, 64, 127, 128, 999),
+    ),  # last positions of 1, 63, 64, 65, ... tokens
     "decay-f32": (4096, (0, 511, 1023, 2047, 3071, 4095)),
     "decay-bf16": (4096, (0, 511, 1023, 2047, 3071, 4095)),
     "decay-f16": (4096, (0, 511, 1023, 2047, 3071, 4095)),
@@ -62,7 +65,9 @@ def distance(logits, truth):
 def report(name, what, error):
     print(f"{name:16s} {what:12s} differs from float64 by {error:.1e}", flush=True)
     if not error < TOLERANCE:
-        sys.exit(f"{name}: {what} is off by {error:.3g} standard deviations, expected < {TOLERANCE}")
+        sys.exit(
+            f"{name}: {what} is off by {error:.3g} standard deviations, expected < {TOLERANCE}"
+        )
 
 
 def make(name):
@@ -93,7 +98,9 @@ def check(name):
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("names", nargs="*", help="cases (default: all)")
     p.add_argument("--check", action="store_true")
     a = p.parse_args()

@@ -18,7 +18,9 @@ from checkpoint import Checkpoint
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("folder")
     p.add_argument("--ids", help="comma-separated token ids")
     p.add_argument("--position", type=int, default=-1)

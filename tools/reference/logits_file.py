@@ -16,7 +16,9 @@ MAGIC = b"SLCGOLD1"
 def write(path, ids, positions, logits):
     """logits [n_positions, n_vocab]"""
     if logits.shape[0] != len(positions) or not np.isfinite(logits).all():
-        raise ValueError(f"{path}: {logits.shape[0]} rows for {len(positions)} positions, or values not finite")
+        raise ValueError(
+            f"{path}: {logits.shape[0]} rows for {len(positions)} positions, or values not finite"
+        )
     with open(path, "wb") as f:
         f.write(MAGIC)
         f.write(np.array([len(ids), logits.shape[1], len(positions), 0], "<u4").tobytes())

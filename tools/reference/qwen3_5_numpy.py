@@ -43,7 +43,12 @@ def rope(x, theta, dims):
 
 def attention(ck, layer, u):
     c, p, t = ck.config, f"layers.{layer}.self_attn.", len(u)
-    nh, nkv, hd, eps = c["num_attention_heads"], c["num_key_value_heads"], c["head_dim"], c["rms_norm_eps"]
+    nh, nkv, hd, eps = (
+        c["num_attention_heads"],
+        c["num_key_value_heads"],
+        c["head_dim"],
+        c["rms_norm_eps"],
+    )
     r = c["rope_parameters"]
     dims = int(hd * r["partial_rotary_factor"])
     q, gate = np.split((u @ ck.linear(p + "q_proj").T).reshape(t, nh, 2 * hd), 2, -1)
@@ -60,7 +65,7 @@ def attention(ck, layer, u):
 
 
 def convolve(rows, w):
-    """Causal depthwise convolution, the last tap on the current row, zeros before the first; SiLU."""
+    """Causal depthwise convolution, last tap on the current row, zeros before the first; SiLU."""
     t, taps = len(rows), w.shape[1]
     padded = np.concatenate((np.zeros((taps - 1, rows.shape[1])), rows))
     return silu(sum(padded[j : j + t] * w[:, j] for j in range(taps)))

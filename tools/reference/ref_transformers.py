@@ -2,7 +2,12 @@
 
 import numpy as np
 import torch
-from transformers import Qwen3_5ForCausalLM, Qwen3_5MoeForCausalLM, Qwen3_5MoeTextConfig, Qwen3_5TextConfig
+from transformers import (
+    Qwen3_5ForCausalLM,
+    Qwen3_5MoeForCausalLM,
+    Qwen3_5MoeTextConfig,
+    Qwen3_5TextConfig,
+)
 
 
 def state_dict(ck):
@@ -22,7 +27,10 @@ def state_dict(ck):
             norms += ["self_attn.q_norm", "self_attn.k_norm"]
             linears += [f"self_attn.{x}_proj" for x in "qkvo"]
         else:
-            linears += [f"linear_attn.{x}" for x in ("in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj")]
+            linears += [
+                f"linear_attn.{x}"
+                for x in ("in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj")
+            ]
             vectors += ["linear_attn.A_log", "linear_attn.dt_bias"]
             put(f"model.{p}linear_attn.norm.weight", ck.norm(p + "linear_attn.norm"))
             put(f"model.{p}linear_attn.conv1d.weight", ck.conv(i)[:, None, :])
@@ -46,12 +54,18 @@ def state_dict(ck):
 def forward(ck, ids):
     """Logits [T, V] float32."""
     config_class, model_class = (
-        (Qwen3_5MoeTextConfig, Qwen3_5MoeForCausalLM) if ck.is_moe else (Qwen3_5TextConfig, Qwen3_5ForCausalLM)
+        (Qwen3_5MoeTextConfig, Qwen3_5MoeForCausalLM)
+        if ck.is_moe
+        else (Qwen3_5TextConfig, Qwen3_5ForCausalLM)
     )
-    settings = {k: v for k, v in ck.config.items() if k not in ("model_type", "dtype", "architectures")}
+    settings = {
+        k: v for k, v in ck.config.items() if k not in ("model_type", "dtype", "architectures")
+    }
     settings = {k: v for k, v in settings.items() if not k.startswith("quantization")}
     config = config_class(**settings, dtype="float32", attn_implementation="eager", use_cache=False)
-    config._experts_implementation = "eager"  # the grouped one wants rows that are multiples of 16 bytes
+    config._experts_implementation = (
+        "eager"  # the grouped one wants rows that are multiples of 16 bytes
+    )
     model = model_class(config).to(torch.float32).eval()
     model.load_state_dict(state_dict(ck), strict=True)
     with torch.no_grad():
