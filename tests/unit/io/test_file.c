@@ -1,0 +1,234 @@
+/* Opening files, direct reads where they work, and reads through the page cache. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "io/file.h"
+#include "support/faults.h"
+#include "support/temp.h"
+
+#define SIZE 100001u
+
+typedef struct world {
+    char *dir, *path;
+    uint8_t bytes[SIZE];
+    faults faults;
+    slc_file file;
+    slc_err err;
+} world;
+
+static int setup(void **state) {
+    world *w = calloc(1, sizeof(*w));
+    uint32_t random = 7;
+
+    for (uint32_t i = 0; i < SIZE; i++) w->bytes[i] = (uint8_t)faults_random(&random);
+    w->dir = temp_dir();
+    w->path = temp_write(w->dir, "data", w->bytes, SIZE);
+    faults_init(&w->faults);
+    assert_int_equal(slc_file_open_with(&w->file, w->path, &w->faults.sys, &w->err), SLC_OK);
+    *state = w;
+    return 0;
+}
+
+static int teardown(void **state) {
+    world *w = *state;
+
+    slc_file_close(&w->file);
+    assert_int_equal(w->faults.n_open, 0);
+    free(w->path);
+    temp_dir_remove(w->dir);
+    free(w);
+    return 0;
+}
+
+static const char *enable(world *w) {
+    const char *why;
+
+    slc_file_enable_direct(&w->file, &why);
+    assert_int_equal(why == NULL, w->file.direct_fd >= 0);
+    if (why) assert_int_equal(w->file.align, 1);
+    return why;
+}
+
+static void read_gives_the_bytes(void **state) {
+    world *w = *state;
+    uint8_t *got = malloc(SIZE);
+
+    w->faults.short_every = 3;
+    w->faults.eintr_every = 4;
+    assert_int_equal(w->file.size_bytes, SIZE);
+    assert_int_equal(slc_file_read(&w->file, 0, got, SIZE, &w->err), SLC_OK);
+    assert_memory_equal(got, w->bytes, SIZE);
+    assert_int_equal(slc_file_read(&w->file, 12345, got, 777, &w->err), SLC_OK);
+    assert_memory_equal(got, w->bytes + 12345, 777);
+    free(got);
+}
+
+static void read_past_the_end_names_all(void **state) {
+    world *w = *state;
+    uint8_t got[200];
+
+    assert_int_equal(slc_file_read(&w->file, SIZE - 100, got, 200, &w->err), SLC_E_IO);
+    assert_int_equal(w->err.sys_errno, 0);
+    assert_non_null(strstr(w->err.msg, w->path));
+    assert_non_null(strstr(w->err.msg, "wanted 200"));
+    assert_non_null(strstr(w->err.msg, "offset 99901"));
+    assert_non_null(strstr(w->err.msg, "got 100"));
+}
+
+static void read_survives_a_passing_error(void **state) {
+    world *w = *state;
+    uint8_t got[100];
+
+    w->faults.bad_len = SIZE;
+    w->faults.bad_errno = EIO;
+    w->faults.bad_times = 2;
+    assert_int_equal(slc_file_read(&w->file, 0, got, 100, &w->err), SLC_OK);
+    assert_memory_equal(got, w->bytes, 100);
+    w->faults.bad_times = 1000;
+    assert_int_equal(slc_file_read(&w->file, 0, got, 100, &w->err), SLC_E_IO);
+    assert_int_equal(w->err.sys_errno, EIO);
+}
+
+static void open_failures_name_the_path(void **state) {
+    world *w = *state;
+    char *fifo = temp_path(w->dir, "fifo");
+    slc_file f;
+
+    assert_int_equal(slc_file_open(&f, "/no/such/file", &w->err), SLC_E_IO);
+    assert_string_equal(w->err.msg, "/no/such/file: cannot open: No such file or directory");
+    w->err = (slc_err){0};
+    assert_int_equal(slc_file_open(&f, w->dir, &w->err), SLC_E_IO);
+    assert_non_null(strstr(w->err.msg, "not a regular file"));
+    w->err = (slc_err){0};
+    assert_int_equal(mkfifo(fifo, 0600), 0);
+    assert_int_equal(slc_file_open(&f, fifo, &w->err), SLC_E_IO);
+    assert_non_null(strstr(w->err.msg, "not a regular file"));
+    w->err = (slc_err){0};
+    w->faults.fstat_errno = EINVAL; /* b07: some stacked file systems */
+    assert_int_equal(slc_file_open_with(&f, w->path, &w->faults.sys, &w->err), SLC_E_IO);
+    assert_non_null(strstr(w->err.msg, w->path));
+    free(fifo);
+}
+
+static void b13_too_many_open_files_says_what_helps(void **state) {
+    world *w = *state;
+    struct rlimit old, none = {0};
+    slc_file f;
+
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
+    none.rlim_max = old.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    assert_int_equal(slc_file_open(&f, w->path, &w->err), SLC_E_IO);
+    assert_int_equal(w->err.sys_errno, EMFILE);
+    assert_non_null(strstr(w->err.msg, "ulimit -n"));
+    assert_non_null(enable(w));
+    assert_int_equal(slc_file_raise_limit(), old.rlim_max);
+    assert_int_equal(slc_file_open(&f, w->path, NULL), SLC_OK);
+    slc_file_close(&f);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
+}
+
+static void direct_reads_are_proven(void **state) {
+    world *w = *state;
+    const char *why = enable(w);
+
+    if (why) {
+        print_message("no direct reads below %s: %s\n", w->dir, why);
+        skip();
+    }
+    assert_true(w->file.align >= 512 && (w->file.align & (w->file.align - 1)) == 0);
+    assert_null(enable(w)); /* again: nothing changes, nothing leaks */
+    assert_int_equal(w->faults.n_open, 2);
+}
+
+static void b05_refused_open_stays_buffered(void **state) {
+    world *w = *state;
+
+    w->faults.direct_open_errno = EINVAL;
+    assert_non_null(enable(w));
+}
+
+static void b07_refused_read_stays_buffered(void **state) {
+    world *w = *state;
+
+    w->faults.direct_read_errno = EINVAL;
+    assert_non_null(enable(w));
+    assert_int_equal(w->faults.n_open, 1);
+    w->faults.direct_read_errno = 0;
+    w->faults.claimed_align = -1;
+    assert_non_null(enable(w));
+    w->faults.claimed_align = 3 * 512;
+    assert_non_null(enable(w));
+}
+
+static void b08_alignment_that_is_too_small_is_found_out(void **state) {
+    world *w = *state;
+
+    w->faults.claimed_align = 512;
+    w->faults.min_align = 4096;
+    if (enable(w)) skip();
+    assert_int_equal(w->file.align, 4096);
+}
+
+static void files_in_memory_stay_buffered(void **state) {
+    world *w = *state;
+    char name[] = "/dev/shm/sluice-test-XXXXXX";
+    int fd = mkstemp(name);
+    slc_file f;
+    const char *why;
+
+    if (fd < 0) skip();
+    assert_int_equal(write(fd, w->bytes, SIZE), SIZE);
+    assert_int_equal(slc_file_open(&f, name, &w->err), SLC_OK);
+    slc_file_enable_direct(&f, &why);
+    unlink(name);
+    assert_non_null(why);
+    assert_int_equal(f.direct_fd, -1);
+    slc_file_close(&f);
+    close(fd);
+}
+
+static void tiny_and_empty_files_work(void **state) {
+    world *w = *state;
+
+    for (uint32_t size = 0; size <= 513; size += size ? 512 : 1) {
+        char *path = temp_write(w->dir, "tiny", w->bytes, size);
+        const char *why;
+        slc_file f;
+        assert_int_equal(slc_file_open(&f, path, &w->err), SLC_OK);
+        slc_file_enable_direct(&f, &why);
+        assert_int_equal(why == NULL, f.direct_fd >= 0);
+        slc_file_close(&f);
+        slc_file_close(&f); /* closed twice is fine */
+        free(path);
+    }
+}
+
+int main(void) {
+#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        CASE(read_gives_the_bytes),
+        CASE(read_past_the_end_names_all),
+        CASE(read_survives_a_passing_error),
+        CASE(open_failures_name_the_path),
+        CASE(b13_too_many_open_files_says_what_helps),
+        CASE(direct_reads_are_proven),
+        CASE(b05_refused_open_stays_buffered),
+        CASE(b07_refused_read_stays_buffered),
+        CASE(b08_alignment_that_is_too_small_is_found_out),
+        CASE(files_in_memory_stay_buffered),
+        CASE(tiny_and_empty_files_work),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
