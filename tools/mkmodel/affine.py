@@ -37,7 +37,7 @@ def quantise(w, bits, group):
 
 
 def pack(codes, bits):
-    """codes uint8 [..., cols] -> uint32 [..., cols*bits/32]: rows are bit streams, low bit first."""
+    """codes uint8 [..., cols] -> uint32 [..., cols*bits/32]: bit streams, low bits first."""
     bit = (codes[..., None] >> np.arange(bits, dtype=np.uint8)) & np.uint8(1)
     stream = bit.reshape(*codes.shape[:-1], -1)
     return np.packbits(stream, axis=-1, bitorder="little").view("<u4")

@@ -186,6 +186,8 @@ def tensors(s):
 
 
 def write_model(folder, s):
+    if s.layout != "mlx":
+        raise ValueError(f"layout {s.layout!r}: real dimensions are written as mlx only")
     os.makedirs(folder, exist_ok=True)
     found = list(tensors(s))
     prefix = len(full_name(s, ""))

@@ -71,6 +71,8 @@ def main():
         return
     if not a.out or bool(a.preset) == bool(a.geometry):
         p.error("give OUT and either --preset or --geometry")
+    if a.preset and (a.layers or a.experts):
+        p.error("--layers and --experts go with --geometry; use --set layers=N with --preset")
     if a.preset:
         write_model(a.out, with_changes(PRESETS[a.preset], a.set))
     else:

@@ -6,6 +6,7 @@ format demands, so the start of a tensor is moved by what lies before it: pad th
 tensor of odd length in front.
 """
 
+import glob
 import json
 import os
 from dataclasses import dataclass
@@ -80,7 +81,10 @@ def split_evenly(tensors, n):
 
 
 def write_checkpoint(folder, tensors, n_shards=1, odd_start=False):
-    """model.safetensors, or model-0000i-of-0000n.safetensors with their index."""
+    """model.safetensors, or model-0000i-of-0000n.safetensors with their index. Replaces whatever
+    model files the folder holds: a leftover index would be believed."""
+    for old in glob.glob(os.path.join(glob.escape(folder), "model*.safetensors*")):
+        os.remove(old)
     if n_shards == 1:
         write_shard(os.path.join(folder, "model.safetensors"), tensors, odd_start)
         return

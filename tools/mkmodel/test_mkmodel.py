@@ -90,6 +90,12 @@ class Folder(unittest.TestCase):
                 self.assertEqual(int.from_bytes(shard.read(8), "little") % 2, 1)
             self.assertTrue(mx.load(path))
 
+    def test_writing_again_leaves_no_old_shards(self):
+        write_model(self.folder, PRESETS["moe-odd"])
+        write_model(self.folder, PRESETS["moe-q3g32"])
+        models = [f for f in os.listdir(self.folder) if f.startswith("model")]
+        self.assertEqual(models, ["model.safetensors"])
+
     def test_library_reads_the_same_values(self):
         write_model(self.folder, PRESETS["moe-experts-f32"])
         theirs = load_file(os.path.join(self.folder, "model.safetensors"))

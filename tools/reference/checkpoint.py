@@ -88,7 +88,7 @@ class Checkpoint:
         return self.where[name].read(name)
 
     def vector(self, path):
-        """A_log, dt_bias: no suffix, never quantised."""
+        """A tensor without suffix, never quantised: A_log, dt_bias, fused experts."""
         return self.read(path)[1].astype(np.float64)
 
     def linear(self, module):
