@@ -36,7 +36,17 @@ static inline bool slc_matrix_is_affine(const slc_matrix_type *t) {
     return t->bits != 0;
 }
 
-/* Bytes of one row of a part, and of a whole part; 0 where the encoding has no such part. */
+/* Code j of an affine row whose codes start at `row`; reads no byte past the code. */
+static inline uint32_t slc_affine_code(const uint8_t *row, uint32_t bits, uint32_t j) {
+    uint64_t bit = (uint64_t)j * bits;
+    uint32_t shift = bit & 7, window = row[bit >> 3];
+
+    if (shift + bits > 8) window |= (uint32_t)row[(bit >> 3) + 1] << 8;
+    return window >> shift & ((1u << bits) - 1);
+}
+
+/* Bytes of one row of a part, and of a whole part; 0 where the encoding has no such part.
+ * A size past 64 bits saturates to UINT64_MAX, which no file can hold. */
 uint64_t slc_matrix_row_bytes(const slc_matrix_type *t, int part);
 uint64_t slc_matrix_part_bytes(const slc_matrix_type *t, int part);
 

@@ -1,0 +1,133 @@
+/* Any weight encoding times f32 activations, AVX2; and the embedding row.
+ *
+ * Four rows go together. A chunk of each is converted to f32 in a 16 KiB scratch (or used in place
+ * if it is f32 already), then every token of a tile is multiplied with it: 4 rows x 16 lanes are
+ * eight accumulators, enough to hide the latency of the additions. Between chunks the lanes of the
+ * whole tile wait in memory. The lanes of one (row, token) see the same operations in the same
+ * order whatever the tile. */
+#if defined(__x86_64__)
+
+#include "kernels/x86/avx2.h"
+#include "kernels/x86/unpack_avx2.h"
+
+enum {
+    ROWS = 4,
+    CHUNK = 1024, /* elements: a multiple of 16 and of every group */
+    TILE = 16,    /* tokens */
+};
+
+/* `n` affine elements of a row from element j, n a multiple of 32. */
+SLC_ALWAYS_INLINE void dequant_affine(uint32_t bits, const slc_matrix *w, uint32_t row, uint32_t j,
+                                      uint32_t n, float *out) {
+    const slc_matrix_type *t = &w->type;
+    const uint8_t *codes =
+        w->part[SLC_PART_W] + row * slc_matrix_row_bytes(t, SLC_PART_W) + (uint64_t)j * bits / 8;
+    uint64_t group0 = (uint64_t)row * (t->cols / t->group);
+
+    for (uint32_t i = 0; i < n; i += 32, codes += 4 * bits, out += 32) {
+        uint64_t g = group0 + (j + i) / t->group;
+        __m256 scale = _mm256_set1_ps(slc_load_f32(t->scale_dtype, w->part[SLC_PART_SCALES], g));
+        __m256 bias = _mm256_set1_ps(slc_load_f32(t->scale_dtype, w->part[SLC_PART_BIASES], g));
+        codes32 c = unpack32(bits, codes);
+        __m128i part[4] = {_mm256_castsi256_si128(c.lo), _mm256_extracti128_si256(c.lo, 1),
+                           _mm256_castsi256_si128(c.hi), _mm256_extracti128_si256(c.hi, 1)};
+
+        for (int p = 0; p < 4; p++) {
+            __m256 code = _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(part[p]));
+
+            _mm256_storeu_ps(out + 8 * p, _mm256_fmadd_ps(scale, code, bias));
+        }
+    }
+}
+
+static void dequant_float(slc_dtype type, const uint8_t *p, uint32_t n, float *out) {
+    for (uint32_t i = 0; i < n; i += 8) {
+        const uint8_t *at = p + (size_t)i * slc_dtype_bytes(type);
+
+        store_first(out + i, load_first_as_f32(type, at, n - i), n - i);
+    }
+}
+
+/* Elements [j, j + n) of a row as f32. */
+static void dequant(const slc_matrix *w, uint32_t row, uint32_t j, uint32_t n, float *out) {
+    const slc_matrix_type *t = &w->type;
+    const uint8_t *p = w->part[SLC_PART_W] + row * slc_matrix_row_bytes(t, SLC_PART_W);
+
+    switch (t->bits) {
+    case 2: dequant_affine(2, w, row, j, n, out); break;
+    case 3: dequant_affine(3, w, row, j, n, out); break;
+    case 4: dequant_affine(4, w, row, j, n, out); break;
+    case 5: dequant_affine(5, w, row, j, n, out); break;
+    case 6: dequant_affine(6, w, row, j, n, out); break;
+    case 8: dequant_affine(8, w, row, j, n, out); break;
+    default: dequant_float(t->dtype, p + (size_t)j * slc_dtype_bytes(t->dtype), n, out); break;
+    }
+}
+
+void slc_dequant_row_avx2(const slc_matrix *w, uint32_t row, float *out) {
+    dequant(w, row, 0, w->type.cols, out);
+}
+
+/* Adds n products of each row of the chunk to the lanes of one token. */
+SLC_ALWAYS_INLINE void add_products(float wf[ROWS][CHUNK], const float *x, uint32_t n,
+                                    lanes sum[ROWS]) {
+    lanes s[ROWS] = {sum[0], sum[1], sum[2], sum[3]};
+    uint32_t j = 0;
+
+    for (; j + 16 <= n; j += 16) {
+        __m256 x_lo = _mm256_loadu_ps(x + j), x_hi = _mm256_loadu_ps(x + j + 8);
+
+        for (int r = 0; r < ROWS; r++) {
+            s[r] = lanes_fma(s[r], _mm256_load_ps(wf[r] + j), _mm256_load_ps(wf[r] + j + 8), x_lo,
+                             x_hi);
+        }
+    }
+    if (j < n) {
+        uint32_t lo = n - j, hi = lo > 8 ? lo - 8 : 0;
+        __m256 x_lo = load_first(x + j, lo), x_hi = load_first(x + j + 8, hi);
+
+        for (int r = 0; r < ROWS; r++) {
+            s[r] = lanes_fma_first(s[r], load_first(wf[r] + j, lo), load_first(wf[r] + j + 8, hi),
+                                   x_lo, x_hi, lo);
+        }
+    }
+    for (int r = 0; r < ROWS; r++) sum[r] = s[r];
+}
+
+static void tile_rows(const slc_matrix *w, uint32_t row, uint32_t n_rows, const slc_acts *a,
+                      uint32_t t, uint32_t n_tok, float *y, size_t ldy) {
+    _Alignas(32) float wf[ROWS][CHUNK];
+    lanes sum[TILE][ROWS];
+    uint32_t cols = w->type.cols;
+
+    if (n_rows < ROWS) memset(wf, 0, sizeof(wf)); // rows that do not exist
+    for (uint32_t i = 0; i < n_tok; i++) {
+        for (int r = 0; r < ROWS; r++) sum[i][r] = lanes_zero();
+    }
+    for (uint32_t j = 0; j < cols; j += CHUNK) {
+        uint32_t n = cols - j < CHUNK ? cols - j : CHUNK;
+
+        for (uint32_t r = 0; r < n_rows; r++) dequant(w, row + r, j, n, wf[r]);
+        for (uint32_t i = 0; i < n_tok; i++) {
+            add_products(wf, a->x + (t + i) * a->ldx + j, n, sum[i]);
+        }
+    }
+    for (uint32_t i = 0; i < n_tok; i++) {
+        for (uint32_t r = 0; r < n_rows; r++) y[(t + i) * ldy + row + r] = lanes_total(sum[i][r]);
+    }
+}
+
+void slc_matmul_f32_avx2(const slc_matrix *w, uint32_t row0, uint32_t row1, const slc_acts *a,
+                         float *y, size_t ldy) {
+    for (uint32_t r = row0; r < row1; r += ROWS) {
+        uint32_t n_rows = row1 - r < ROWS ? row1 - r : ROWS;
+
+        for (uint32_t t = 0; t < a->n_tok; t += TILE) {
+            uint32_t n_tok = a->n_tok - t < TILE ? a->n_tok - t : TILE;
+
+            tile_rows(w, r, n_rows, a, t, n_tok, y, ldy);
+        }
+    }
+}
+
+#endif
