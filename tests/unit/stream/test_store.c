@@ -1,0 +1,480 @@
+/* The expert store on a fake checkpoint: every delivered byte is compared with the files, and
+ * slc_store_check runs after every step. Cases run over both backends, reordered completions
+ * included. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "stream/slot_layout.h"
+#include "stream/store.h"
+#include "support/fake_model.h"
+#include "support/faults.h"
+
+enum { LAYERS = 4, EXPERTS = 16 };
+
+typedef struct variant {
+    const char *name;
+    slc_io_kind kind;
+    bool direct, reorder;
+} variant;
+
+typedef struct world {
+    const variant *variant;
+    faults faults;
+    fake_model *model;
+    slc_io *io;
+    slc_store *store;
+    uint32_t random;
+    slc_err err;
+} world;
+
+static int setup(void **state) {
+    world *w = calloc(1, sizeof(*w));
+    fake_model_options opt = {.n_layers = LAYERS,
+                              .n_experts = EXPERTS,
+                              .n_files = 2,
+                              .part_bytes = 9000,
+                              .seed = 11,
+                              .sys = &w->faults.sys};
+
+    w->variant = *state;
+    w->random = 4711;
+    faults_init(&w->faults);
+    opt.direct = w->variant->direct;
+    w->model = fake_model_create(&opt);
+    *state = w;
+    return 0;
+}
+
+static int teardown(void **state) {
+    world *w = *state;
+
+    slc_store_destroy(w->store);
+    slc_io_destroy(w->io);
+    fake_model_destroy(w->model);
+    assert_int_equal(w->faults.n_open, 0);
+    free(w);
+    return 0;
+}
+
+static slc_status make_io(world *w, uint32_t depth) {
+    slc_io_backend backend;
+    slc_status rc = w->variant->kind == SLC_IO_URING ? slc_uring_create(depth, &backend, &w->err)
+                                                     : slc_pread_create(depth, &backend, &w->err);
+
+    if (rc) return rc;
+    if (w->variant->reorder) backend = faults_reorder(backend, 77);
+    return slc_io_create_on(&backend, NULL, &w->io, &w->err);
+}
+
+static void start(world *w, uint32_t n_slots) {
+    slc_store_options opt = {.n_slots = n_slots};
+    slc_status rc = make_io(w, 16);
+
+    if (rc == SLC_E_UNSUPPORTED) skip();
+    assert_int_equal(rc, SLC_OK);
+    opt.io = w->io;
+    assert_int_equal(slc_store_create(&w->model->ckpt, &opt, &w->store, &w->err), SLC_OK);
+    slc_store_check(w->store);
+}
+
+/* Fills ids with n distinct random experts. */
+static void choose(world *w, uint32_t *ids, uint32_t n) {
+    uint32_t all[EXPERTS];
+
+    for (uint32_t i = 0; i < EXPERTS; i++) all[i] = i;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t k = i + faults_random(&w->random) % (EXPERTS - i);
+        ids[i] = all[k];
+        all[k] = all[i];
+    }
+}
+
+/* Runs a fetch to its end, at most `max` at a time; returns how many experts failed. */
+static uint32_t fetch_all(world *w, uint32_t layer, const uint32_t *ids, uint32_t n, uint32_t max) {
+    bool seen[EXPERTS] = {false};
+    uint32_t n_seen = 0, n_failed = 0, got;
+    slc_fetched ready[EXPERTS];
+
+    slc_fetch_begin(w->store, layer, ids, n);
+    slc_store_check(w->store);
+    while ((got = slc_fetch_next(w->store, ready, max)) > 0) {
+        assert_true(got <= max);
+        slc_store_check(w->store);
+        for (uint32_t i = 0; i < got; i++) {
+            assert_true(ready[i].idx < n && !seen[ready[i].idx]);
+            seen[ready[i].idx] = true;
+            if (ready[i].status) {
+                n_failed++;
+            } else {
+                assert_true(fake_model_matches(w->model, layer, ids[ready[i].idx], &ready[i].view));
+            }
+        }
+        n_seen += got;
+        slc_fetch_release(w->store, ready, got);
+        slc_store_check(w->store);
+    }
+    slc_fetch_end(w->store);
+    slc_store_check(w->store);
+    assert_int_equal(n_seen, n);
+    return n_failed;
+}
+
+static void random_fetches(world *w, int n_fetches, uint32_t n_max) {
+    uint32_t ids[EXPERTS];
+
+    for (int i = 0; i < n_fetches; i++) {
+        uint32_t n = 1 + faults_random(&w->random) % n_max;
+        choose(w, ids, n);
+        assert_int_equal(fetch_all(w, faults_random(&w->random) % LAYERS, ids, n,
+                                   1 + faults_random(&w->random) % 4),
+                         0);
+    }
+}
+
+static uint64_t misses(const world *w) {
+    return slc_store_get_stats(w->store).misses;
+}
+
+/* ---- cases ---- */
+
+static void random_fetches_give_the_right_bytes(void **state) {
+    world *w = *state;
+    slc_store_stats st;
+
+    start(w, 20);
+    random_fetches(w, 150, EXPERTS);
+    st = slc_store_get_stats(w->store);
+    assert_true(st.hits > 0 && st.misses > 0 && st.failed_reads == 0);
+    assert_true(st.reads >= st.misses * 6 && st.reads <= st.misses * SLC_SLOT_PARTS);
+    assert_true(st.bytes_read > 0);
+}
+
+static void b03_one_slot_slides_through_all_experts(void **state) {
+    world *w = *state;
+    uint32_t ids[EXPERTS];
+
+    start(w, 1);
+    for (uint32_t i = 0; i < EXPERTS; i++) ids[i] = i;
+    assert_int_equal(fetch_all(w, 1, ids, EXPERTS, EXPERTS), 0);
+    assert_int_equal(misses(w), EXPERTS);
+    random_fetches(w, 40, EXPERTS);
+}
+
+static void b03_exactly_k_slots(void **state) {
+    world *w = *state;
+
+    start(w, 4);
+    random_fetches(w, 80, 4);
+}
+
+static void b03_all_experts_with_few_slots(void **state) {
+    world *w = *state;
+    uint32_t ids[EXPERTS];
+
+    start(w, 5);
+    for (int i = 0; i < 10; i++) {
+        choose(w, ids, EXPERTS);
+        assert_int_equal(fetch_all(w, (uint32_t)i % LAYERS, ids, EXPERTS, 3), 0);
+    }
+}
+
+static void room_for_all_reads_each_expert_once(void **state) {
+    world *w = *state;
+    slc_store_stats st;
+
+    start(w, LAYERS * EXPERTS + 3);
+    random_fetches(w, 100, EXPERTS);
+    st = slc_store_get_stats(w->store);
+    assert_true(st.misses <= LAYERS * EXPERTS);
+}
+
+static void hits_come_first(void **state) {
+    world *w = *state;
+    const uint32_t warm[] = {3, 7}, ids[] = {1, 7, 2, 3};
+    slc_fetched ready[4];
+
+    start(w, 10);
+    assert_int_equal(fetch_all(w, 0, warm, 2, 2), 0);
+    slc_fetch_begin(w->store, 0, ids, 4);
+    assert_int_equal(slc_fetch_next(w->store, ready, 1), 1);
+    assert_int_equal(ready[0].idx, 1);
+    slc_fetch_release(w->store, ready, 1);
+    assert_int_equal(slc_fetch_next(w->store, ready, 1), 1);
+    assert_int_equal(ready[0].idx, 3);
+    slc_fetch_release(w->store, ready, 1);
+    slc_fetch_end(w->store);
+    assert_int_equal(slc_store_get_stats(w->store).hits, 2);
+}
+
+static void the_least_recently_used_is_evicted(void **state) {
+    world *w = *state;
+    uint32_t id;
+
+    start(w, 3);
+    for (id = 0; id < 3; id++) fetch_all(w, 0, &id, 1, 1);
+    id = 0;
+    fetch_all(w, 0, &id, 1, 1); /* 1 is the oldest now */
+    id = 5;
+    fetch_all(w, 0, &id, 1, 1);
+    assert_int_equal(misses(w), 4);
+    for (id = 0; id < 3; id += 2) fetch_all(w, 0, &id, 1, 1);
+    assert_int_equal(misses(w), 4);
+    id = 1;
+    fetch_all(w, 0, &id, 1, 1);
+    assert_int_equal(misses(w), 5);
+}
+
+static void a_pinned_expert_is_never_evicted(void **state) {
+    world *w = *state;
+    uint32_t held = 9, others[EXPERTS - 1], n = 0;
+    slc_fetched pinned;
+
+    start(w, 2);
+    slc_fetch_begin(w->store, 3, &held, 1);
+    assert_int_equal(slc_fetch_next(w->store, &pinned, 1), 1);
+    slc_fetch_end(w->store); /* ended, not released */
+    for (uint32_t i = 0; i < EXPERTS; i++) {
+        if (i != held) others[n++] = i;
+    }
+    assert_int_equal(fetch_all(w, 3, others, n, 4), 0);
+    assert_true(fake_model_matches(w->model, 3, held, &pinned.view));
+    slc_fetch_release(w->store, &pinned, 1);
+    slc_store_check(w->store);
+    assert_int_equal(fetch_all(w, 3, others, n, 4), 0);
+}
+
+static void an_abandoned_fetch_harms_nobody(void **state) {
+    world *w = *state;
+    uint32_t ids[EXPERTS];
+    slc_fetched ready[2];
+
+    start(w, 6);
+    for (int i = 0; i < 60; i++) {
+        uint32_t layer = faults_random(&w->random) % LAYERS, n, taken;
+        n = 1 + faults_random(&w->random) % EXPERTS;
+        choose(w, ids, n);
+        slc_fetch_begin(w->store, layer, ids, n);
+        slc_store_check(w->store);
+        taken = faults_random(&w->random) % 3;
+        for (uint32_t k = 0; k < taken; k++) {
+            uint32_t got = slc_fetch_next(w->store, ready, 2);
+            for (uint32_t m = 0; m < got; m++) {
+                assert_true(fake_model_matches(w->model, layer, ids[ready[m].idx], &ready[m].view));
+            }
+            slc_fetch_release(w->store, ready, got);
+        }
+        slc_fetch_end(w->store);
+        slc_store_check(w->store);
+        if (i % 3 == 0) random_fetches(w, 1, EXPERTS);
+    }
+}
+
+static void an_abandoned_load_is_not_read_twice(void **state) {
+    world *w = *state;
+    const uint32_t ids[] = {4, 5};
+    uint64_t reads;
+
+    start(w, 4);
+    w->faults.delay_us = 3000;
+    slc_fetch_begin(w->store, 0, ids, 2);
+    slc_fetch_end(w->store);
+    slc_store_check(w->store);
+    reads = slc_store_get_stats(w->store).reads;
+    assert_int_equal(fetch_all(w, 0, ids, 2, 2), 0);
+    assert_int_equal(slc_store_get_stats(w->store).reads, reads);
+}
+
+static void destroy_with_reads_in_flight(void **state) {
+    world *w = *state;
+    const uint32_t ids[] = {4, 5, 6, 7};
+
+    start(w, 4);
+    w->faults.delay_us = 3000;
+    slc_fetch_begin(w->store, 0, ids, 4);
+    slc_fetch_end(w->store);
+}
+
+static void b01_short_reads_change_nothing(void **state) {
+    world *w = *state;
+
+    start(w, 7);
+    w->faults.short_every = 3;
+    w->faults.eintr_every = 4;
+    random_fetches(w, 60, EXPERTS);
+}
+
+/* One expert cannot be read: it alone fails, with its name; later it can be read again. */
+static void b02_a_bad_range_fails_one_expert(void **state) {
+    world *w = *state;
+    slc_extent bad = slc_checkpoint_expert(&w->model->ckpt, 1, 6, SLC_EXPERT_UP, SLC_PART_W);
+    uint32_t ids[EXPERTS];
+    slc_err err = {0};
+
+    start(w, 5);
+    for (uint32_t i = 0; i < EXPERTS; i++) ids[i] = i;
+    w->faults.bad_off = bad.off + bad.bytes / 2;
+    w->faults.bad_len = 1;
+    w->faults.bad_errno = ENXIO;
+    w->faults.bad_times = 1;
+    assert_int_equal(fetch_all(w, 1, ids, EXPERTS, 4), 1);
+    assert_int_equal(slc_fetch_error(w->store, &err), SLC_E_IO);
+    assert_non_null(strstr(err.msg, "layer 1, expert "));
+    assert_non_null(strstr(err.msg, "shard-1"));
+    assert_int_equal(err.sys_errno, ENXIO);
+    assert_int_equal(slc_store_get_stats(w->store).failed_reads, 1);
+    assert_int_equal(fetch_all(w, 1, ids, EXPERTS, 4), 0);
+    assert_int_equal(slc_fetch_error(w->store, NULL), SLC_OK);
+}
+
+static void b19_passing_errors_are_not_seen(void **state) {
+    world *w = *state;
+    uint32_t ids[EXPERTS];
+
+    start(w, 8);
+    for (uint32_t i = 0; i < EXPERTS; i++) ids[i] = i;
+    w->faults.bad_len = UINT64_C(1) << 40;
+    w->faults.bad_errno = EIO;
+    w->faults.bad_times = 20;
+    assert_int_equal(fetch_all(w, 0, ids, EXPERTS, 4), 0);
+    assert_int_equal(w->faults.bad_times, 0);
+}
+
+/* The n-th read fails for good, for every n: the store survives and goes on. */
+static void every_nth_failure_is_survived(void **state) {
+    world *w = *state;
+    uint32_t ids[6];
+
+    start(w, 3);
+    for (uint32_t nth = 1; nth <= 60; nth++) {
+        uint32_t layer = nth % LAYERS;
+        choose(w, ids, 6);
+        w->faults.fail_nth = w->faults.n_reads + nth;
+        w->faults.fail_errno = ENXIO;
+        assert_true(fetch_all(w, layer, ids, 6, 2) <= 1);
+        w->faults.fail_nth = 0;
+        assert_int_equal(fetch_all(w, layer, ids, 6, 2), 0);
+    }
+    assert_true(slc_store_get_stats(w->store).failed_reads > 20);
+}
+
+static void an_abandoned_failure_is_nobodys(void **state) {
+    world *w = *state;
+    const uint32_t ids[] = {1, 2, 3};
+
+    start(w, 3);
+    w->faults.bad_len = UINT64_C(1) << 40;
+    w->faults.bad_errno = ENXIO;
+    w->faults.bad_times = 3;
+    slc_fetch_begin(w->store, 0, ids, 3);
+    slc_fetch_end(w->store);
+    while (slc_io_outstanding(w->io)) { /* another fetch takes the results in */
+        uint32_t other = 9;
+        assert_int_equal(fetch_all(w, 3, &other, 1, 1), 0);
+        assert_int_equal(slc_fetch_error(w->store, NULL), SLC_OK);
+    }
+    assert_int_equal(slc_store_get_stats(w->store).failed_reads, 3);
+    assert_int_equal(fetch_all(w, 0, ids, 3, 3), 0);
+}
+
+static void b21_a_truncated_file_fails_clearly(void **state) {
+    world *w = *state;
+    slc_file *f = &w->model->ckpt.files[0];
+    uint32_t ids[EXPERTS];
+    slc_err err = {0};
+
+    start(w, EXPERTS);
+    for (uint32_t i = 0; i < EXPERTS; i++) ids[i] = i;
+    assert_int_equal(truncate(f->path, (off_t)f->size_bytes / 4), 0);
+    assert_int_equal(fetch_all(w, 2, ids, EXPERTS, 4), EXPERTS);
+    assert_int_equal(slc_fetch_error(w->store, &err), SLC_E_IO);
+    assert_non_null(strstr(err.msg, "unexpected end of file"));
+    assert_non_null(strstr(err.msg, "shard-0"));
+    assert_int_equal(fetch_all(w, 1, ids, EXPERTS, 4), 0); /* in the other file */
+}
+
+static void sizes_are_told_before_create(void **state) {
+    world *w = *state;
+    const slc_checkpoint *c = &w->model->ckpt;
+    uint64_t slot = slc_store_slot_bytes(c);
+    slc_slot_part part[SLC_SLOT_PARTS];
+
+    start(w, 3);
+    assert_int_equal(slc_store_n_slots(w->store), 3);
+    assert_int_equal(slc_store_slab_bytes(w->store), 3 * slot);
+    assert_int_equal(slot % 4096, 0);
+    for (uint32_t i = 0; i < LAYERS * EXPERTS; i++) {
+        uint64_t used = slc_slot_layout(c, i / EXPERTS, i % EXPERTS, part), end = 0;
+        assert_true(used <= slot);
+        for (int k = 0; k < SLC_SLOT_PARTS; k++) {
+            if (!part[k].file) continue;
+            assert_true(part[k].at >= end && part[k].need <= part[k].len);
+            assert_int_equal(part[k].at % part[k].file->align, 0);
+            end = part[k].at + part[k].len;
+        }
+        assert_int_equal(end, used);
+    }
+    assert_true(slc_store_overhead_bytes(c, 200) > slc_store_overhead_bytes(c, 100));
+    assert_int_equal(slc_store_overhead_bytes(c, 0), 0);
+}
+
+static void a_dense_model_has_no_store(void **state) {
+    world *w = *state;
+    slc_store_options opt = {.n_slots = 4};
+    slc_checkpoint dense = {0};
+    slc_store *store;
+
+    assert_int_equal(slc_store_slot_bytes(&dense), 0);
+    assert_int_equal(slc_store_create(&dense, &opt, &store, &w->err), SLC_E_INVALID);
+    assert_null(store);
+    opt.n_slots = 0;
+    assert_int_equal(slc_store_create(&w->model->ckpt, &opt, &store, NULL), SLC_E_INVALID);
+}
+
+int main(void) {
+    static const variant variants[] = {
+        {"uring, direct", SLC_IO_URING, true, false},
+        {"uring, direct, reordered", SLC_IO_URING, true, true},
+        {"threads, direct", SLC_IO_THREADS, true, false},
+        {"threads, buffered, reordered", SLC_IO_THREADS, false, true},
+    };
+#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+    struct CMUnitTest tests[] = {
+        CASE(random_fetches_give_the_right_bytes),
+        CASE(b03_one_slot_slides_through_all_experts),
+        CASE(b03_exactly_k_slots),
+        CASE(b03_all_experts_with_few_slots),
+        CASE(room_for_all_reads_each_expert_once),
+        CASE(hits_come_first),
+        CASE(the_least_recently_used_is_evicted),
+        CASE(a_pinned_expert_is_never_evicted),
+        CASE(an_abandoned_fetch_harms_nobody),
+        CASE(an_abandoned_load_is_not_read_twice),
+        CASE(destroy_with_reads_in_flight),
+        CASE(b01_short_reads_change_nothing),
+        CASE(b02_a_bad_range_fails_one_expert),
+        CASE(b19_passing_errors_are_not_seen),
+        CASE(every_nth_failure_is_survived),
+        CASE(an_abandoned_failure_is_nobodys),
+        CASE(b21_a_truncated_file_fails_clearly),
+        CASE(sizes_are_told_before_create),
+        CASE(a_dense_model_has_no_store),
+    };
+    int failed = 0;
+
+    for (size_t v = 0; v < sizeof(variants) / sizeof(variants[0]); v++) {
+        for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++) {
+            tests[i].initial_state = (void *)(uintptr_t)&variants[v];
+        }
+        failed += cmocka_run_group_tests_name(variants[v].name, tests, NULL, NULL);
+    }
+    return failed;
+}
