@@ -1,0 +1,176 @@
+/* sluice inspect: what a checkpoint is and how it would be run, without loading it. Only headers
+ * are read. The memory options are those of run, so that a plan can be tried before it is used. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/fail.h"
+#include "cli/model_args.h"
+
+typedef struct inspect_args {
+    slc_common_args common;
+    slc_model_args model;
+    bool json;
+} inspect_args;
+
+static const slc_opt options[] = {
+    SLC_MODEL_OPTION(inspect_args),
+    SLC_HEADING("Output"),
+    SLC_OPTION(inspect_args, json, FLAG, 0, "json", NULL, "print one JSON object"),
+    SLC_PLAN_OPTIONS(inspect_args),
+    SLC_COMMON_OPTIONS(inspect_args),
+};
+
+static slc_status check(const slc_args *a, const void *values, slc_err *err) {
+    const inspect_args *o = values;
+
+    if (!o->model.path == !a->positional)
+        return slc_fail(err, SLC_E_INVALID, "expected one model folder, found %s",
+                        a->positional ? "two" : "none");
+    return SLC_OK;
+}
+
+/* ---- for people ---- */
+
+static void row(slc_console *con, const char *name, uint64_t bytes, const char *note) {
+    char text[24];
+
+    slc_console_printf(con, "  %-18s %10s%s%s\n", name, slc_console_bytes(bytes, text),
+                       *note ? "  " : "", note);
+}
+
+static void print_model(slc_console *con, const slc_model_info *i) {
+    slc_console_printf(con, "%s, %.2f billion parameters\n", i->model_type,
+                       (double)i->n_params / 1e9);
+    slc_console_printf(con, "  layers             %u (%u with full attention), hidden size %u\n",
+                       i->n_layers, i->n_full_layers, i->hidden_size);
+    slc_console_printf(con, "  vocabulary         %u%s\n", i->vocab_size,
+                       i->tied_embeddings ? ", embedding and output share weights" : "");
+    slc_console_printf(con, "  positions          %u\n", i->max_positions);
+    if (i->n_experts)
+        slc_console_printf(con, "  experts            %u a layer, %u a token\n", i->n_experts,
+                           i->n_experts_per_tok);
+    slc_console_printf(con, "  stop ids          ");
+    for (uint32_t k = 0; k < i->n_stop_ids; k++) slc_console_printf(con, " %d", i->stop_ids[k]);
+    slc_console_printf(con, "\n");
+}
+
+static void print_files(slc_console *con, const slc_model_info *i) {
+    slc_console_printf(con, "\nweights\n");
+    row(con, "in the files", i->file_bytes, "");
+    row(con, "resident", i->file_bytes - i->expert_bytes_total, i->dense_format);
+    if (i->n_experts) {
+        row(con, "experts", i->expert_bytes_total, i->expert_format);
+        row(con, "one expert", i->expert_bytes, "");
+        row(con, "experts of a token", i->expert_bytes_per_token, "read if none is in the cache");
+    }
+    if (i->ignored_bytes) row(con, "not used", i->ignored_bytes, "vision, multi-token prediction");
+}
+
+static void print_plan(slc_console *con, const slc_model_info *i) {
+    char note[64] = "", budget[24], smallest[24];
+
+    slc_console_printf(con, "\nmemory for a context of %u, passes of %u tokens, %u threads\n",
+                       i->ctx_size, i->prefill_chunk, i->threads);
+    row(con, "process", i->process_bytes, "");
+    row(con, "resident weights", i->resident_bytes, "");
+    row(con, "state", i->state_bytes, "");
+    row(con, "scratch", i->scratch_bytes, "");
+    if (i->n_experts) {
+        snprintf(note, sizeof(note), "%u of %llu experts", i->n_slots,
+                 (unsigned long long)i->n_layers * i->n_experts);
+        row(con, "expert cache", i->slab_bytes, note);
+    }
+    row(con, "budget", i->budget_bytes, "");
+    row(con, "smallest budget", i->smallest_budget_bytes, "");
+    if (i->budget_bytes < i->smallest_budget_bytes)
+        slc_console_printf(con, "does not fit: %s given, at least %s needed\n",
+                           slc_console_bytes(i->budget_bytes, budget),
+                           slc_console_bytes(i->smallest_budget_bytes, smallest));
+}
+
+/* ---- for programs ---- */
+
+static json_t *model_json(const slc_model_info *i) {
+    return json_pack("{ss, sI, si, si, si, si, si, si, si, sb, sb, ss, ss, so}", //
+                     "model_type", i->model_type,                                //
+                     "n_params", (json_int_t)i->n_params,                        //
+                     "n_layers", (int)i->n_layers,                               //
+                     "n_full_layers", (int)i->n_full_layers,                     //
+                     "hidden_size", (int)i->hidden_size,                         //
+                     "vocab_size", (int)i->vocab_size,                           //
+                     "max_positions", (int)i->max_positions,                     //
+                     "n_experts", (int)i->n_experts,                             //
+                     "n_experts_per_tok", (int)i->n_experts_per_tok,             //
+                     "tied_embeddings", i->tied_embeddings,                      //
+                     "norms_are_raw", i->norms_are_raw,                          //
+                     "dense_format", i->dense_format,                            //
+                     "expert_format", i->expert_format,                          //
+                     "stop_ids", slc_console_ids(i->stop_ids, i->n_stop_ids));
+}
+
+static json_t *bytes_json(const slc_model_info *i) {
+    return json_pack("{sI, sI, sI, sI, sI}",                        //
+                     "file_bytes", (json_int_t)i->file_bytes,       //
+                     "ignored_bytes", (json_int_t)i->ignored_bytes, //
+                     "expert_bytes", (json_int_t)i->expert_bytes,   //
+                     "expert_bytes_total", (json_int_t)i->expert_bytes_total,
+                     "expert_bytes_per_token", (json_int_t)i->expert_bytes_per_token);
+}
+
+static json_t *plan_json(const slc_model_info *i) {
+    return json_pack("{sI, sI, sI, sI, sI, sI, sI, sI, sI, sI, sI, sI, sI}",        //
+                     "ctx_size", (json_int_t)i->ctx_size,                           //
+                     "n_seqs", (json_int_t)i->n_seqs,                               //
+                     "prefill_chunk", (json_int_t)i->prefill_chunk,                 //
+                     "threads", (json_int_t)i->threads,                             //
+                     "budget_bytes", (json_int_t)i->budget_bytes,                   //
+                     "smallest_budget_bytes", (json_int_t)i->smallest_budget_bytes, //
+                     "process_bytes", (json_int_t)i->process_bytes,                 //
+                     "resident_bytes", (json_int_t)i->resident_bytes,               //
+                     "state_bytes", (json_int_t)i->state_bytes,                     //
+                     "scratch_bytes", (json_int_t)i->scratch_bytes,                 //
+                     "slab_bytes", (json_int_t)i->slab_bytes,                       //
+                     "n_slots", (json_int_t)i->n_slots,                             //
+                     "slot_bytes", (json_int_t)i->slot_bytes);
+}
+
+/* ---- the command ---- */
+
+static int run(slc_console *con, const slc_args *a, void *values) {
+    inspect_args *o = values;
+    slc_model_options opt;
+    slc_model_info info;
+    slc_err err = {0};
+    int failed = SLC_EXIT_FAILURE;
+
+    if (a->positional) o->model.path = a->positional;
+    if (slc_model_args_options(&o->model, con, &opt, &err) ||
+        slc_model_inspect(o->model.path, &opt, &info, &err))
+        goto fail;
+    failed = SLC_EXIT_USAGE;
+    if (slc_model_args_check(a, &info, &err)) goto fail;
+    if (o->json) {
+        slc_console_json(con, json_pack("{so, so, so}", "model", model_json(&info), "weights",
+                                        bytes_json(&info), "plan", plan_json(&info)));
+        return SLC_EXIT_OK;
+    }
+    print_model(con, &info);
+    print_files(con, &info);
+    print_plan(con, &info);
+    return SLC_EXIT_OK;
+fail:
+    slc_console_error(con, &err);
+    return failed;
+}
+
+const slc_command slc_command_inspect = {
+    .name = "inspect",
+    .summary = "shows what a checkpoint is and the memory it would take",
+    .usage = "DIR [OPTIONS]",
+    .positional = "DIR",
+    .opts = options,
+    .n_opts = sizeof(options) / sizeof(*options),
+    .values_size = sizeof(inspect_args),
+    .check = check,
+    .run = run,
+};

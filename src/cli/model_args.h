@@ -1,0 +1,57 @@
+/* The options that say which model and how it may use the machine, shared by the subcommands as
+ * groups of table entries. T is the command's values struct, which has `slc_model_args model`. */
+#ifndef SLC_CLI_MODEL_ARGS_H
+#define SLC_CLI_MODEL_ARGS_H
+
+#include "cli/cli.h"
+#include "sluice/sluice.h"
+
+typedef struct slc_model_args {
+    const char *path;
+    uint64_t memory, expert_cache;
+    int64_t ctx_size, prefill_chunk, threads;
+    bool exact;
+    const char *io, *cpu;
+} slc_model_args;
+
+#define SLC_CPU_LEVELS "auto|scalar|avx2"
+
+#define SLC_MODEL_OPTION(T)                                                                        \
+    SLC_HEADING("Model"),                                                                          \
+        SLC_OPTION(T, model.path, STRING, 'm', "model", "DIR", "checkpoint folder (safetensors)")
+
+/* What decides the memory plan. */
+#define SLC_PLAN_OPTIONS(T)                                                                        \
+    SLC_HEADING("Memory"),                                                                         \
+        SLC_OPTION(T, model.memory, SIZE, 0, "memory", "SIZE",                                     \
+                   "hard limit for the whole process, such as 8G\n"                                \
+                   "(default: what the machine can spare)"),                                       \
+        SLC_OPTION(T, model.expert_cache, SIZE, 0, "expert-cache", "SIZE",                         \
+                   "expert cache alone (default: what --memory leaves)"),                          \
+        SLC_OPTION_IN(T, model.ctx_size, INT, 'c', "ctx-size", "N",                                \
+                      "context in tokens (default: the model's, at most 8192)", 1, UINT32_MAX),    \
+        SLC_OPTION_IN(T, model.prefill_chunk, INT, 0, "prefill-chunk", "N",                        \
+                      "prompt tokens a pass (default: up to 512)", 1, 65536),                      \
+        SLC_OPTION_IN(T, model.threads, INT, 't', "threads", "N",                                  \
+                      "compute threads (default: the cores it may use)", 1, 1024),                 \
+        SLC_OPTION(T, model.exact, FLAG, 0, "exact", NULL,                                         \
+                   "float32 activations and cache, to compare with references")
+
+/* What the plan does not depend on. */
+#define SLC_MACHINE_OPTIONS(T)                                                                     \
+    SLC_HEADING("Machine"),                                                                        \
+        SLC_OPTION_OF(T, model.io, 0, "io", "KIND", "how experts are read: auto, uring, threads",  \
+                      "auto|uring|threads"),                                                       \
+        SLC_OPTION_OF(T, model.cpu, 0, "cpu", "LEVEL",                                             \
+                      "highest instruction set used: auto, scalar, avx2\n"                         \
+                      "(default: $SLUICE_CPU, else auto)",                                         \
+                      SLC_CPU_LEVELS)
+
+/* Fills *opt, with con as the receiver of messages. SLC_E_INVALID for a wrong $SLUICE_CPU. */
+slc_status slc_model_args_options(const slc_model_args *m, slc_console *con, slc_model_options *opt,
+                                  slc_err *err) SLC_MUST_CHECK;
+/* Refuses options that this model makes pointless: --expert-cache without experts. */
+slc_status slc_model_args_check(const slc_args *a, const slc_model_info *info,
+                                slc_err *err) SLC_MUST_CHECK;
+
+#endif

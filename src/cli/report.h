@@ -1,0 +1,12 @@
+/* The counters of a run, as JSON and as a table. */
+#ifndef SLC_CLI_REPORT_H
+#define SLC_CLI_REPORT_H
+
+#include "cli/console.h"
+
+/* A new object, NULL without memory. Rates of nothing are 0. */
+json_t *slc_report_json(const slc_stats *s);
+/* A few lines on stderr, shown even when messages are not. */
+void slc_report_print(slc_console *con, const slc_stats *s);
+
+#endif
