@@ -1,12 +1,15 @@
 """Token ids from the Hugging Face tokenizers package: test vectors, and a live comparison.
 
+    pip install tokenizers unicodedata2==16.0.0
     python tools/reference/tokenizer_vectors.py > tests/data/tokenizer_vectors.txt
+    python tools/reference/tokenizer_vectors.py --utf8 > tests/data/utf8_replace.txt
     python tools/reference/tokenizer_vectors.py --fuzz 100000 --dump build/tests/tok_dump
 
-The first form writes the vectors that tests/unit/text/test_vectors.c reads: for each text a line
-of hexadecimal bytes and a line of ids, by models/demo-moe/tokenizer.json. The second compares N
-random texts, and some megabytes of source files and of mixed text, with the ids that tok_dump
-prints; --tokenizer takes another tokenizer.json and --seed another sequence.
+The first writes the vectors that tests/unit/text/test_vectors.c reads: for each text a line of
+hexadecimal bytes and a line of ids, by models/demo-moe/tokenizer.json. The second writes byte
+strings, and what Python's errors="replace" makes of each, for tests/unit/text/test_detok.c. The
+third compares N random texts, and some megabytes of source files and of mixed text, with the ids
+that tok_dump prints; --tokenizer takes another tokenizer.json and --seed another sequence.
 
 Characters that joined Unicode after version 9 and combine are left out: the package normalises by
 Unicode 9 and leaves them alone.
@@ -123,6 +126,21 @@ def write_vectors(tokenizer):
         print(*tokenizer.encode(text, add_special_tokens=False).ids)
 
 
+def write_utf8():
+    rng = random.Random(2024)
+    edges = [0x00, 0x41, 0x7F, 0x80, 0x8F, 0x90, 0x98, 0x9F, 0xA0, 0xBF, 0xC0, 0xC1, 0xC2, 0xC3, 0xDF, 0xE0, 0xE1,
+             0xE2, 0xED, 0xEE, 0xEF, 0xF0, 0xF1, 0xF3, 0xF4, 0xF5, 0xFF]
+    print("# Written by tools/reference/tokenizer_vectors.py --utf8.")
+    texts = [bytes(rng.choice(edges) for _ in range(rng.randint(1, 12))) for _ in range(1500)]
+    for _ in range(500):  # whole characters, cut and joined
+        data = "".join(rng.choice("aé€\uffff😀\U0010ffff") for _ in range(8)).encode()
+        cut = rng.randrange(len(data))
+        texts.append(data[:cut] + data[rng.randrange(len(data)):])
+    for data in texts:
+        print(data.hex())
+        print(data.decode("utf-8", "replace").encode().hex())
+
+
 def mixed_text(rng, banned):
     """Pieces of the repository's own files, and of random text, in chunks of a few KiB."""
     files = [p for p in ROOT.rglob("*") if p.suffix in {".c", ".h", ".py", ".md", ".json"}
@@ -154,29 +172,34 @@ def compare(tokenizer, args, texts):
 def fuzz(tokenizer, args):
     rng = random.Random(args.seed)
     banned = young()
-    wrong = bytes_seen = 0
-    texts = list(TEXTS) + list(mixed_text(rng, banned))
-    count = len(texts)
-    for left in range(args.fuzz, -1, -5000):
-        bytes_seen += sum(len(t.encode()) for t in texts)
-        wrong += compare(tokenizer, args, texts)
-        texts = [random_text(rng, banned) for _ in range(min(5000, left))]
+
+    def batches():
+        yield TEXTS + list(mixed_text(rng, banned))
+        for left in range(args.fuzz, 0, -5000):
+            yield [random_text(rng, banned) for _ in range(min(5000, left))]
+
+    wrong = count = size = 0
+    for texts in batches():
         count += len(texts)
-    print(f"{count} texts, {bytes_seen} bytes, {wrong} differ")
+        size += sum(len(t.encode()) for t in texts)
+        wrong += compare(tokenizer, args, texts)
+    print(f"{count} texts, {size} bytes, {wrong} differ")
     return wrong
 
 
 def main():
     parser = argparse.ArgumentParser()
+    parser.add_argument("--utf8", action="store_true")
     parser.add_argument("--fuzz", type=int, metavar="N")
     parser.add_argument("--dump", default=str(ROOT / "build/tests/tok_dump"))
     parser.add_argument("--tokenizer", default=str(ROOT / "models/demo-moe/tokenizer.json"))
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
+    if args.utf8:
+        return write_utf8()
     tokenizer = Tokenizer.from_file(args.tokenizer)
     if args.fuzz is None:
-        write_vectors(tokenizer)
-        return 0
+        return write_vectors(tokenizer)
     return fuzz(tokenizer, args) != 0
 
 
