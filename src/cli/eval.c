@@ -190,6 +190,8 @@ static slc_status run_windows(eval_state *e, slc_err *err) {
 
     if (e->opt->window) window = (size_t)e->opt->window;
     if (e->opt->prompt || in->nested) window = SIZE_MAX; /* one window a list */
+    slc_console_info(e->con, "%zu tokens in windows of at most %zu", in->n_ids,
+                     window < in->n_ids ? window : in->n_ids);
     for (size_t at = 0; at < in->n_ids;) {
         size_t n;
 
@@ -314,7 +316,11 @@ static int work(eval_state *e, slc_err *err) {
     slc_console_watch_interrupt(e->model);
     rc = run_windows(e, err);
     slc_console_watch_interrupt(NULL);
-    if (rc) return slc_console_interrupted() ? SLC_EXIT_INTERRUPTED : SLC_EXIT_FAILURE;
+    if (rc == SLC_E_CANCELLED) {
+        *err = (slc_err){0}; /* no failure, and half a measurement is none */
+        return SLC_EXIT_INTERRUPTED;
+    }
+    if (rc) return SLC_EXIT_FAILURE;
     print_result(e);
     return SLC_EXIT_OK;
 }

@@ -186,12 +186,14 @@ static slc_status generate(run_state *r, slc_err *err) {
     r->gen.user = r->con;
     if (r->prompt.n_ids > UINT32_MAX)
         return slc_fail(err, SLC_E_INVALID, "the prompt has %zu tokens", r->prompt.n_ids);
-    announce(r);
     slc_console_watch_interrupt(r->model);
+    announce(r);
     rc = slc_generate(r->model, r->seq, r->prompt.ids, (uint32_t)r->prompt.n_ids, &r->gen, &r->out,
                       err);
     slc_console_watch_interrupt(NULL);
-    return rc == SLC_E_CANCELLED ? SLC_OK : rc; /* r->out.finish says so */
+    if (rc != SLC_E_CANCELLED) return rc;
+    *err = (slc_err){0}; /* no failure: r->out.finish says so */
+    return SLC_OK;
 }
 
 /* ---- result ---- */
@@ -258,7 +260,7 @@ static int run(slc_console *con, const slc_args *a, void *values) {
     slc_err err = {0};
     int code = work(&r, &err);
 
-    if (err.code && code) slc_console_error(con, &err);
+    if (err.code) slc_console_error(con, &err);
     slc_generation_deinit(&r.out);
     slc_id_lists_deinit(&r.prompt);
     free(r.text);
