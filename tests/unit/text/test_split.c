@@ -1,15 +1,18 @@
 /* The split: the pieces that the specification lists, the scanner against PCRE2 on random text, and
  * what happens with expressions that are wrong or endless. */
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 #include <utf8proc.h>
 
+#include "base/fail.h"
 #include "text/split.h"
 #include "text/unicode.h"
 
@@ -231,6 +234,43 @@ static void gives_up_on_endless_backtracking(void **state) {
     slc_splitter_destroy(s);
 }
 
+/* A megabyte of one character, through the compiled and the interpreted form, on a small stack. */
+static void *split_runs(void *arg) {
+    static const char interpreted[] = "(*NO_JIT)";
+    const size_t n = (size_t)1 << 20;
+    char *text = malloc(n), regex[512] = "";
+
+    for (int form = 0; text && form < 2; form++) {
+        slc_splitter *s;
+
+        snprintf(regex, sizeof(regex), "%s%s", form ? interpreted : "", slc_split_qwen3_5);
+        if (slc_splitter_create(regex, true, &s, arg)) break;
+        for (const char *c = "A \n7!"; *c; c++) {
+            size_t count = 0;
+
+            memset(text, *c, n);
+            if (slc_splitter_run(s, text, n, count_piece, &count, arg)) break;
+            if (count != (*c == '7' ? n : 1)) slc_fail(arg, SLC_E_FORMAT, "%zu pieces", count);
+        }
+        slc_splitter_destroy(s);
+    }
+    free(text);
+    return NULL;
+}
+
+static void d04_expressions_need_no_stack_either(void **state) {
+    pthread_attr_t attr;
+    pthread_t thread;
+    slc_err err = {0};
+
+    pthread_attr_init(&attr);
+    assert_int_equal(pthread_attr_setstacksize(&attr, 256 << 10), 0);
+    assert_int_equal(pthread_create(&thread, &attr, split_runs, &err), 0);
+    pthread_join(thread, NULL);
+    pthread_attr_destroy(&attr);
+    if (err.code) fail_msg("%s", err.msg);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gives_the_specified_pieces),
@@ -240,6 +280,7 @@ int main(void) {
         cmocka_unit_test(keeps_what_no_match_covers),
         cmocka_unit_test(refuses_bad_expressions),
         cmocka_unit_test(gives_up_on_endless_backtracking),
+        cmocka_unit_test(d04_expressions_need_no_stack_either),
     };
     return cmocka_run_group_tests_name("text.split", tests, NULL, NULL);
 }
