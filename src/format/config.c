@@ -7,7 +7,6 @@
 #include "format/config.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/fail.h"
@@ -217,7 +216,8 @@ static slc_status read_rest(const slc_object *top, const slc_object *text, slc_c
     if ((rc = slc_config_add_stop_ids(cfg, text, err))) return rc;
     cfg->temperature = cfg->top_p = cfg->min_p = -1;
     cfg->repeat_penalty = cfg->presence_penalty = -1;
-    cfg->top_k = cfg->do_sample = -1;
+    cfg->top_k = -1;
+    cfg->do_sample = -1;
     return SLC_OK;
 }
 

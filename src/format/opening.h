@@ -13,6 +13,9 @@
 #include "format/checkpoint.h"
 #include "format/tensor_set.h"
 
+/* For names put together here: "layers.4294967295." and the longest name below it fit. */
+enum { SLC_NAME_BYTES = 160 };
+
 typedef struct slc_opening {
     slc_checkpoint *c;
     const slc_log *log;

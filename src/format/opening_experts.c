@@ -13,8 +13,6 @@
 #include "format/opening.h"
 #include "format/qwen3_5_names.h"
 
-enum { NAME_MAX_BYTES = 160 };
-
 static slc_expert_place place_of(const slc_set_tensor *s) {
     return (slc_expert_place){.off = s->t->off, .file = s->file};
 }
@@ -38,7 +36,7 @@ static void place_rows(slc_opening *o, uint32_t layer, int proj, const slc_linea
 
 static slc_status stacked_layer(slc_opening *o, uint32_t layer) {
     uint32_t rows, cols;
-    char module[NAME_MAX_BYTES];
+    char module[SLC_NAME_BYTES];
     slc_linear l;
     slc_status rc;
 
@@ -56,7 +54,7 @@ static slc_status stacked_layer(slc_opening *o, uint32_t layer) {
 static slc_status fused_layer(slc_opening *o, uint32_t layer) {
     const slc_config *cfg = &o->c->cfg;
     uint32_t size = cfg->expert_size, h = cfg->hidden_size, n = cfg->n_experts;
-    char module[NAME_MAX_BYTES];
+    char module[SLC_NAME_BYTES];
     slc_linear l;
     slc_status rc;
 
@@ -78,7 +76,7 @@ static bool same_encoding(const slc_matrix_type *a, const slc_matrix_type *b) {
 static slc_status single_expert(slc_opening *o, uint32_t layer, uint32_t expert,
                                 slc_expert_place place[SLC_N_PROJ][SLC_N_PARTS]) {
     uint32_t rows, cols;
-    char module[NAME_MAX_BYTES];
+    char module[SLC_NAME_BYTES];
     slc_linear l;
     slc_status rc;
 
@@ -121,7 +119,7 @@ static slc_status expert_layer(slc_opening *o, uint32_t layer) {
         {"experts.gate_up_proj.weight", fused_layer},
         {"experts.0.gate_proj.weight", separate_layer},
     };
-    char name[NAME_MAX_BYTES];
+    char name[SLC_NAME_BYTES];
 
     for (size_t i = 0; i < sizeof(layouts) / sizeof(*layouts); i++) {
         snprintf(name, sizeof(name), "layers.%u.mlp.%s", layer, layouts[i].tensor);

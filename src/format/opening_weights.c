@@ -9,14 +9,11 @@
  * else: conversions that fold the +1 in also move the axis. */
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "base/assert.h"
 #include "base/fail.h"
 #include "format/opening.h"
 #include "format/qwen3_5_names.h"
-
-enum { NAME_MAX_BYTES = 160 }; /* "layers.4294967295." and the longest name of the table fit */
 
 /* ---- finding tensors ---- */
 
@@ -136,7 +133,7 @@ static slc_status affine_linear(slc_opening *o, const char *module, uint32_t n, 
 slc_status slc_opening_linear(slc_opening *o, const char *module, uint32_t n, uint32_t rows,
                               uint32_t cols, slc_linear *out) {
     static const char *const suffixes[SLC_N_PARTS] = {".weight", ".scales", ".biases"};
-    char name[NAME_MAX_BYTES];
+    char name[SLC_NAME_BYTES];
     slc_status rc;
 
     *out = (slc_linear){.type = {.rows = rows, .cols = cols}};
@@ -236,7 +233,7 @@ static slc_status bind_weight(slc_opening *o, const char *name, const slc_weight
 
 static slc_status bind_layer(slc_opening *o, uint32_t layer) {
     slc_weight_spec spec;
-    char name[NAME_MAX_BYTES];
+    char name[SLC_NAME_BYTES];
     slc_status rc;
 
     for (int w = 0; w < SLC_W_N_LAYER; w++) {

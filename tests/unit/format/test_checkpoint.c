@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <dirent.h>
 #include <malloc.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -23,14 +24,27 @@ static char *dir;        /* of the running test */
 static char lines[8192]; /* what the last open logged */
 static int n_lines;
 
+static int n_open_before;
+
+static int count_open_files(void) {
+    DIR *d = opendir("/proc/self/fd");
+    int n = 0;
+
+    while (readdir(d)) n++;
+    closedir(d);
+    return n;
+}
+
 static int new_dir(void **state) {
     dir = temp_dir();
+    n_open_before = count_open_files();
     return 0;
 }
 
+/* No test may leave a file open, whether its checkpoints opened or not. */
 static int remove_dir(void **state) {
     temp_dir_remove(dir);
-    return 0;
+    return count_open_files() == n_open_before ? 0 : -1;
 }
 
 static void collect(void *user, slc_log_level level, const char *line) {
