@@ -136,7 +136,7 @@ struct reader {
     struct component part[2]; /* of a pipeline section: the outer one, an item of a Sequence */
     struct added item, *added;
     uint32_t n_added;
-    bool has_byte_level, has_model, only_merges, merges_early, needs_all_bytes;
+    bool has_byte_level, has_model, has_merges, only_merges, merges_early, needs_all_bytes;
     int32_t pair[2];
     uint32_t n_pair;
 };
@@ -506,6 +506,9 @@ static int on_start(struct reader *r, bool is_array) {
     }
     if (top && r->path[1] == KEY_MERGES) {
         if (!is_array) return damaged(r, "model: merges", "an array");
+        if (r->has_merges && !r->only_merges)
+            return damaged(r, "model: merges", "to stand there once");
+        r->has_merges = true;
         r->merges_early = !r->has_model;
     }
     if (in_model(r, KEY_VOCAB)) return damaged(r, "model: a vocab entry", "an integer");

@@ -51,7 +51,7 @@ static uint32_t hash_text(const char *s, size_t n) {
         h ^= h >> 32;
     }
     word = 0;
-    memcpy(&word, s, n);
+    if (n) memcpy(&word, s, n);
     h = (h ^ word) * 0xc4ceb9fe1a85ec53u;
     return (uint32_t)(h >> 32);
 }

@@ -292,7 +292,8 @@ slc_status slc_tokenizer_encode(const slc_tokenizer *t, const char *text, size_t
         free(e.ids);
         return rc;
     }
-    *ids = e.ids;
+    *ids = slc_realloc(e.ids, e.n, sizeof(*e.ids));
+    if (!*ids) *ids = e.ids; /* could not shrink */
     *n_ids = e.n;
     return SLC_OK;
 }

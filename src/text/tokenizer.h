@@ -23,7 +23,8 @@ uint32_t slc_tokenizer_n_ids(const slc_tokenizer *t);
 /* The id of an added token with this exact text, or -1. */
 int32_t slc_tokenizer_added_id(const slc_tokenizer *t, const char *text);
 
-/* Encodes `n` bytes. Any byte string is accepted: bytes that are not UTF-8 become byte tokens.
+/* Encodes `n` bytes. Any byte string is accepted: a byte at which no whole UTF-8 character begins
+ * becomes its byte token, unmerged. SLC_E_INVALID if the vocabulary has no token for a byte.
  * With `special`, added tokens in the text are recognised; without, they are ordinary text.
  * *ids is a malloc'd array of *n_ids, the caller's to free. */
 slc_status slc_tokenizer_encode(const slc_tokenizer *t, const char *text, size_t n, bool special,

@@ -185,6 +185,7 @@ static void reports_what_is_damaged(void **state) {
         {WITH_MODEL("\"vocab\": {\"a\": [0]}"), "integer"},
         {WITH_MODEL("\"vocab\": [\"a\"]"), "object"},
         {WITH_MODEL(VOCAB ", " VOCAB), "once"},
+        {WITH_MODEL(MERGES ", " VOCAB ", " MERGES), "once"},
         {WITH_MODEL(VOCAB ", \"merges\": {\"a\": \"b\"}"), "array"},
         {WITH_MODEL(VOCAB ", \"merges\": [\"ab\"]"), "space"},
         {WITH_MODEL(VOCAB ", \"merges\": [\"a c\"]"), "\"c\""},
