@@ -3,7 +3,7 @@
  *     main.c      finds the command, parses its table, maps outcomes to exit codes
  *     args.c      the option parser      console.c   stdout, stderr, progress, Ctrl-C
  *     input.c     prompts, token lists   model_args.c  the options that make slc_model_options
- *     run.c, inspect.c, eval.c           one subcommand each
+ *     cmd_run.c, cmd_inspect.c, cmd_eval.c  one subcommand each
  *
  * Only this folder prints or decides to exit. */
 #ifndef SLC_CLI_CLI_H

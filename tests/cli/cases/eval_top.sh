@@ -7,8 +7,9 @@ out_has '},{"id":20,"logprob":-5.050'
 out_has '}],[{"id":267,"logprob":'
 [ "$(tr ']' '\n' <out | grep -c '{"id":')" = 13 ] || fail "not one list a token"
 sluice 0 eval -m "$MOE" --exact --prompt "$LILY" --top-logprobs 2 -q
-out_has "0	1794	649:-0.034"
-out_has "12	22	"
+tab=$(printf '\t')
+out_has "0${tab}1794${tab}649:-0.034"
+out_has "12${tab}22${tab}"
 out_has "perplexity "
 printf '[1794]' >one # nothing to predict, but something to list
 sluice 0 eval -m "$MOE" --token-ids one --top-logprobs 1 --json -q
