@@ -195,7 +195,7 @@ uint64_t slc_mem_room_bytes(const char *root) {
     FILE *f = open_in(root, "proc/meminfo");
 
     if (f) {
-        if (find_value(f, "MemAvailable", &part)) room = find_kb(f, "MemAvailable");
+        if (find_value(f, "MemAvailable", &part) && part <= UINT64_MAX / 1024) room = part * 1024;
         fclose(f);
     }
     if ((part = hierarchy_room(&v2, root)) < room) room = part;

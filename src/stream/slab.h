@@ -1,5 +1,7 @@
 /* The memory of the expert store: n slots of one size in segments of at most 1 GiB (one slot where
- * a slot is larger), on huge pages where the machine has them. Every page is there from the start:
+ * a slot is larger), on huge pages where the machine has them (a direct read pins and maps its
+ * memory page by page: 256 KiB reads at depth 64 gave 1.8 GB/s into huge pages, 0.5 to 0.9 into
+ * small ones, on a 2-core virtual machine with a virtio disk). Every page is there from the start:
  * what the machine cannot give shows at create, not in the middle of a text. */
 #ifndef SLC_STREAM_SLAB_H
 #define SLC_STREAM_SLAB_H

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "stream/slot_layout.h"
 #include "stream/store.h"
 #include "support/fake_model.h"
@@ -213,6 +214,21 @@ static void hits_come_first(void **state) {
     slc_fetch_release(w->store, ready, 1);
     slc_fetch_end(w->store);
     assert_int_equal(slc_store_get_stats(w->store).hits, 2);
+}
+
+/* The disk works on the next expert while the caller computes. */
+static void release_starts_the_next_load(void **state) {
+    world *w = *state;
+    const uint32_t ids[] = {1, 2};
+    slc_fetched ready;
+
+    start(w, 1);
+    slc_fetch_begin(w->store, 0, ids, 2);
+    assert_int_equal(slc_fetch_next(w->store, &ready, 1), 1);
+    assert_int_equal(slc_io_outstanding(w->io), 0);
+    slc_fetch_release(w->store, &ready, 1);
+    assert_true(slc_io_outstanding(w->io) > 0);
+    slc_fetch_end(w->store);
 }
 
 static void the_least_recently_used_is_evicted(void **state) {
@@ -418,6 +434,7 @@ static void sizes_are_told_before_create(void **state) {
             if (!part[k].file) continue;
             assert_true(part[k].at >= end && part[k].need <= part[k].len);
             assert_int_equal(part[k].at % part[k].file->align, 0);
+            assert_int_equal(part[k].at % SLC_SIMD_ALIGN, 0);
             end = part[k].at + part[k].len;
         }
         assert_int_equal(end, used);
@@ -454,6 +471,7 @@ int main(void) {
         CASE(b03_all_experts_with_few_slots),
         CASE(room_for_all_reads_each_expert_once),
         CASE(hits_come_first),
+        CASE(release_starts_the_next_load),
         CASE(the_least_recently_used_is_evicted),
         CASE(a_pinned_expert_is_never_evicted),
         CASE(an_abandoned_fetch_harms_nobody),
