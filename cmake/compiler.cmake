@@ -7,7 +7,7 @@ target_include_directories(slc_flags INTERFACE ${PROJECT_SOURCE_DIR}/include
 target_compile_options(slc_flags INTERFACE
   -ffp-contract=off -fno-math-errno
   -Wall -Wextra -Wpedantic -Wshadow -Wundef -Wwrite-strings -Wpointer-arith -Wcast-qual
-  -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wformat=2 -Wno-unused-parameter
+  -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wformat=2 -Wno-unused-parameter -Wno-missing-field-initializers
   $<$<C_COMPILER_ID:Clang>:-Wno-gnu-zero-variadic-macro-arguments>)
 if(SLUICE_WERROR)
   target_compile_options(slc_flags INTERFACE -Werror)

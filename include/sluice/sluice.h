@@ -45,7 +45,6 @@ typedef struct slc_model_options {
     uint32_t threads;            /* 0: the cores this process may use */
     uint32_t prefill_chunk;      /* 0: up to 512, less when memory is short; tokens per pass */
     bool exact;                  /* false; f32 activations and f32 KV, for comparison */
-    float l2_eps;                /* 0: 1e-6; Gated DeltaNet L2 norm epsilon (MLX: 128e-6) */
     const char *cpu_level;       /* NULL: "auto"; "scalar", "avx2": cap */
     const char *io;              /* NULL: "auto"; "uring", "threads" */
     slc_log_fn *log;             /* NULL: silent */

@@ -27,7 +27,9 @@ void slc_cpu_deinit(slc_cpu *cpu) {
 
 /* The activation group a product needs: 0 for f32 activations. */
 static uint32_t product_group(const slc_cpu *cpu, const slc_product *p) {
-    return slc_matrix_is_affine(&p->w->type) && !cpu->exact ? p->w->type.group : 0;
+    bool quantised = slc_matrix_is_affine(&p->w->type) && !cpu->exact && !p->f32_acts;
+
+    return quantised ? p->w->type.group : 0;
 }
 
 /* ---- quantising activations ---- */

@@ -26,6 +26,7 @@ typedef struct slc_product {
     slc_acts *acts; /* quantised on demand for w's group; set acts->group = 0 when x changed */
     float *y;
     size_t ldy;
+    bool f32_acts; /* never quantise the activations (the router: its choice is discontinuous) */
 } slc_product;
 
 /* Runs n independent products, in one parallel loop where their activations allow. */

@@ -10,8 +10,7 @@
 #include "base/meminfo.h"
 #include "engine/model_internal.h"
 
-#define DEFAULT_L2_EPS 1e-6f
-#define MIB            (1024.0 * 1024.0)
+#define MIB (1024.0 * 1024.0)
 
 const char *slc_version(void) {
     return SLC_VERSION;
@@ -119,9 +118,7 @@ static slc_status prepare(slc_model *m, const char *path, const slc_model_option
     init_stop_ids(m);
     if ((rc = init_cpu(m, opt, err))) return rc;
     if (slc_config_is_moe(slc_model_config(m)) && (rc = init_io(m, opt, err))) return rc;
-    rc = slc_net_init(&m->net, slc_model_config(m), opt->l2_eps > 0 ? opt->l2_eps : DEFAULT_L2_EPS,
-                      err);
-    if (rc) return rc;
+    if ((rc = slc_net_init(&m->net, slc_model_config(m), err))) return rc;
     if ((rc = slc_sampler_create(slc_model_n_ids(m), &m->sampler, err))) return rc;
     malloc_trim(0); /* what parsing freed is not held against the budget */
     return slc_plan_make(m, opt, refuse, err);

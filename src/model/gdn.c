@@ -16,6 +16,8 @@
 #include "model/net.h"
 
 #define MAX_TAPS 16u
+/* Of the l2 norm of q and k, added to the sum of squares. */
+#define L2_EPS 1e-6f
 
 typedef struct gdn_job {
     const slc_net *net;
@@ -61,8 +63,8 @@ static void prepare_row(void *ctx, uint32_t row, uint32_t worker) {
         rows[t] = raw_row(j, span, (int64_t)(row - span->row) + t - (taps - 1));
     j->cpu->k.conv_silu(out, rows, j->l->conv, j->conv_dim, taps, j->conv_dim);
     for (uint32_t h = 0; h < c->n_key_heads; h++, q += dk, k += dk) {
-        j->cpu->k.l2_norm(q, q, dk, j->net->l2_eps, 1.0f / sqrtf((float)dk));
-        j->cpu->k.l2_norm(k, k, dk, j->net->l2_eps, 1.0f);
+        j->cpu->k.l2_norm(q, q, dk, L2_EPS, 1.0f / sqrtf((float)dk));
+        j->cpu->k.l2_norm(k, k, dk, L2_EPS, 1.0f);
     }
     for (uint32_t h = 0; h < c->n_value_heads; h++) {
         b[h] = 1.0f / (1.0f + slc_expf(-b[h]));

@@ -82,7 +82,9 @@ static void sort_pairs(const slc_config *c, slc_pass *p) {
 
 void slc_moe_route(const slc_net *net, slc_cpu *cpu, slc_pass *p, uint32_t layer) {
     const slc_layer *l = &net->layers[layer];
-    slc_product router = {&l->w[SLC_W_ROUTER], &p->u, p->router, net->cfg->n_experts};
+    /* A near tie between two experts turns the smallest error into another expert: on demo-moe this
+     * halves the tail (p75 to p99) of the divergence from the exact run. */
+    slc_product router = {&l->w[SLC_W_ROUTER], &p->u, p->router, net->cfg->n_experts, true};
     moe_job job = {net, cpu, p};
 
     slc_pass_norm(net, cpu, p, l->post_norm);

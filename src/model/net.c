@@ -8,10 +8,10 @@
 #include "base/fail.h"
 #include "kernels/scalar_math.h"
 
-slc_status slc_net_init(slc_net *net, const slc_config *cfg, float l2_eps, slc_err *err) {
+slc_status slc_net_init(slc_net *net, const slc_config *cfg, slc_err *err) {
     uint32_t half = cfg->rope_dims / 2;
 
-    *net = (slc_net){.cfg = cfg, .l2_eps = l2_eps};
+    *net = (slc_net){.cfg = cfg};
     net->layers = slc_calloc(cfg->n_layers, sizeof(*net->layers));
     net->inv_freq = slc_calloc(half, sizeof(*net->inv_freq));
     if (!net->layers || !net->inv_freq) {

@@ -51,12 +51,11 @@ typedef struct slc_net {
     slc_matrix embed, lm_head;
     const float *final_norm; /* [H], +1 folded in */
     uint32_t n_full, n_gdn;  /* layers of each kind */
-    float l2_eps;            /* of the Gated DeltaNet q and k */
     double *inv_freq;        /* [rope_dims / 2]: theta^(-2i / rope_dims) */
 } slc_net;
 
 /* Fills layer kinds, kind indices and inv_freq; weights are set by the loader. */
-slc_status slc_net_init(slc_net *net, const slc_config *cfg, float l2_eps, slc_err *err);
+slc_status slc_net_init(slc_net *net, const slc_config *cfg, slc_err *err);
 void slc_net_deinit(slc_net *net);
 
 /* ---- state of a sequence ---- */
