@@ -22,6 +22,7 @@
 
 #include "base/alloc.h"
 #include "base/fail.h"
+#include "io/file.h"
 
 #define CHUNK_BYTES ((size_t)64 << 10)
 #define MAX_DEPTH   8u
@@ -705,16 +706,20 @@ static slc_status read_into(const struct source *src, slc_tokenizer_json *out, s
     return rc;
 }
 
-slc_status slc_tokenizer_json_read(const slc_file *f, slc_tokenizer_json *out, slc_err *err) {
-    struct source src = {.name = f->path, .bytes = f->size_bytes, .file = f};
+slc_status slc_tokenizer_json_read(const char *path, slc_tokenizer_json *out, slc_err *err) {
+    struct source src = {.name = path};
+    slc_file file;
     slc_status rc;
 
-    if (!(src.chunk = slc_calloc(CHUNK_BYTES, 1))) {
-        *out = (slc_tokenizer_json){0};
-        return slc_fail(err, SLC_E_NOMEM, "%s: no memory to read it", f->path);
-    }
-    rc = read_into(&src, out, err);
+    *out = (slc_tokenizer_json){0};
+    if ((rc = slc_file_open(&file, path, err))) return rc;
+    src.file = &file;
+    src.bytes = file.size_bytes;
+    src.chunk = slc_calloc(CHUNK_BYTES, 1);
+    rc = src.chunk ? read_into(&src, out, err)
+                   : slc_fail(err, SLC_E_NOMEM, "%s: no memory to read it", path);
     free(src.chunk);
+    slc_file_close(&file);
     return rc;
 }
 

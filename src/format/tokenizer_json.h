@@ -13,7 +13,6 @@
 #include <stdint.h>
 
 #include "format/vocab.h"
-#include "io/file.h"
 #include "sluice/status.h"
 
 #define SLC_TOKENIZER_JSON_MAX_BYTES (256u << 20)
@@ -36,7 +35,7 @@ typedef struct slc_tokenizer_json {
 } slc_tokenizer_json;
 
 /* Reads the file in small chunks; it is never held as a whole. */
-slc_status slc_tokenizer_json_read(const slc_file *f, slc_tokenizer_json *out,
+slc_status slc_tokenizer_json_read(const char *path, slc_tokenizer_json *out,
                                    slc_err *err) SLC_MUST_CHECK;
 /* The same from memory; `name` is for messages. */
 slc_status slc_tokenizer_json_parse(const char *json, size_t n, const char *name,

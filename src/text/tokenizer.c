@@ -19,7 +19,6 @@
 #include "base/alloc.h"
 #include "base/fail.h"
 #include "format/tokenizer_json.h"
-#include "io/file.h"
 #include "text/bpe.h"
 #include "text/literals.h"
 #include "text/nfc.h"
@@ -94,15 +93,11 @@ static slc_status init(slc_tokenizer *t, slc_err *err) {
 
 slc_status slc_tokenizer_open(const char *path, slc_tokenizer **out, slc_err *err) {
     slc_tokenizer *t = slc_calloc(1, sizeof(*t));
-    slc_file file;
     slc_status rc;
 
     *out = NULL;
     if (!t) return slc_fail(err, SLC_E_NOMEM, "%s: no memory for the tokenizer", path);
-    if ((rc = slc_file_open(&file, path, err))) goto out;
-    rc = slc_tokenizer_json_read(&file, &t->file, err);
-    slc_file_close(&file);
-    if (rc) goto out;
+    if ((rc = slc_tokenizer_json_read(path, &t->file, err))) goto out;
     if ((rc = init(t, err))) {
         slc_fail_context(err, "%s", path);
         goto out;
