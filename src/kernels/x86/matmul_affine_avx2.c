@@ -1,224 +1,268 @@
 /* Affine weights times int16 activations, AVX2.
  *
- * The work comes in blocks of 8 rows x 8 groups. For one row of a block the codes are unpacked to
- * int16 and multiplied in pairs (pmaddwd, exact in int32); a tree of horizontal adds leaves the
- * sums of the 8 groups in 8 lanes, where
+ * Eight rows go together, group after group. For one group of one row the codes are unpacked to
+ * int16 and multiplied in pairs (pmaddwd, exact in int32), which leaves eight partial sums; a tree
+ * over the eight rows turns them into one vector with rows in lanes. From there on it is the
+ * arithmetic of kernels/table.h, a row in each lane:
  *
- *     term = fmaf(sw, (float)sum_wx, bw * (float)sum_x)
+ *     term = fmaf(sw, (float)sum_wx, bw * (float)sum_x);  acc = fmaf(dx, term, acc)
  *
- * takes the row's scales and biases straight from memory, 8 groups side by side. The 8 rows of
- * terms are then transposed, so that rows lie in lanes, and added group after group:
+ * Scales and biases of 8 rows x 8 groups are converted and transposed at once.
  *
- *     acc = fmaf(dx[g], term[g], acc)
- *
- * One token unpacks and multiplies in registers. Several tokens share each unpacked row of a block,
- * kept as int16 in a scratch of at most 2 KiB. The sums are exact and the order of the float
- * operations is the same, so both give the same bits.
- *
- * A row's block is read whole before the next row's, so 8 short streams are in flight; while one is
- * computed, its next block is prefetched. */
+ * One token unpacks and multiplies in registers. Several tokens share each unpacked group, kept as
+ * int16 in a scratch of at most 2 KiB. The sums are exact and the float operations are the same, so
+ * both give the same bits. Where fewer than eight rows are left, the last one fills the lanes. */
 #if defined(__x86_64__)
 
 #include "kernels/x86/avx2.h"
 #include "kernels/x86/unpack_avx2.h"
 
 enum {
-    BLOCK = 8,       /* rows and groups */
-    TILE = 16,       /* tokens that share an unpacked row of a block */
+    ROWS = 8,
+    BLOCK = 8,       /* groups whose scales are prepared at once */
+    TILE = 16,       /* tokens that share an unpacked group */
     MAX_GROUP = 128, /* elements */
     LINE = 64,
+    AHEAD = 8, /* groups between prefetch and use */
 };
 
-/* Products of one group, 8 partial sums. `unit` = group / 32. */
+/* ---- exact sums ---- */
+
+/* Products of 32 unpacked codes with x, added to sum. */
+SLC_ALWAYS_INLINE __m256i add_products(__m256i sum, codes32 c, const int16_t *x) {
+    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(c.lo, load_32_bytes(x)));
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(c.hi, load_32_bytes(x + 16)));
+}
+
+/* One group of one row: eight partial sums. `unit` = group / 32. */
 SLC_ALWAYS_INLINE __m256i group_products(uint32_t bits, uint32_t unit, const uint8_t *w,
                                          const int16_t *x) {
     __m256i sum = _mm256_setzero_si256();
 
     for (uint32_t u = 0; u < unit; u++) {
-        codes32 c = unpack32(bits, w + u * 4 * bits);
-        __m256i x_lo = _mm256_loadu_si256((const __m256i_u *)(x + u * 32));
-        __m256i x_hi = _mm256_loadu_si256((const __m256i_u *)(x + u * 32 + 16));
+        codes32 c = bits == 4 ? nibbles32(w + u * 16) : unpack32(bits, w + u * 4 * bits);
 
-        sum = _mm256_add_epi32(sum, _mm256_madd_epi16(c.lo, x_lo));
-        sum = _mm256_add_epi32(sum, _mm256_madd_epi16(c.hi, x_hi));
+        sum = add_products(sum, c, x + u * 32);
     }
-    return sum;
+    return bits == 4 ? nibble_sums(sum) : sum;
 }
 
-/* Four groups: lane i and lane i + 4 together are the sum of group i. */
-SLC_ALWAYS_INLINE __m256i quad_products(uint32_t bits, uint32_t unit, const uint8_t *w,
-                                        const int16_t *x) {
-    uint32_t w_step = unit * 4 * bits, x_step = unit * 32;
-    __m256i a = group_products(bits, unit, w, x);
-    __m256i b = group_products(bits, unit, w + w_step, x + x_step);
-    __m256i ab = _mm256_hadd_epi32(a, b);
-    __m256i c = group_products(bits, unit, w + 2 * w_step, x + 2 * x_step);
-    __m256i d = group_products(bits, unit, w + 3 * w_step, x + 3 * x_step);
+/* Halves the partial sums of two rows: a0+a2 a1+a3 b0+b2 b1+b3, in each half. */
+SLC_ALWAYS_INLINE __m256i fold_pair(__m256i a, __m256i b) {
+    __m256 outer = _mm256_blend_ps(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b), 0xcc);
+    __m256 inner = _mm256_shuffle_ps(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b), 0x4e);
 
-    return _mm256_hadd_epi32(ab, _mm256_hadd_epi32(c, d));
+    return _mm256_add_epi32(_mm256_castps_si256(outer), _mm256_castps_si256(inner));
 }
 
-/* Sum of each of n groups of a row block in its lane; lanes past n are anything. */
-SLC_ALWAYS_INLINE __m256i group_sums(uint32_t bits, uint32_t unit, uint32_t n, const uint8_t *w,
-                                     const int16_t *x) {
-    if (n == BLOCK) {
-        __m256i lo = quad_products(bits, unit, w, x);
-        __m256i hi = quad_products(bits, unit, w + 4 * unit * 4 * bits, x + 4 * unit * 32);
+/* Of two folded pairs: a b c d, in each half. */
+SLC_ALWAYS_INLINE __m256i fold_quad(__m256i ab, __m256i cd) {
+    __m256 even = _mm256_shuffle_ps(_mm256_castsi256_ps(ab), _mm256_castsi256_ps(cd), 0x88);
+    __m256 odd = _mm256_shuffle_ps(_mm256_castsi256_ps(ab), _mm256_castsi256_ps(cd), 0xdd);
 
-        return _mm256_add_epi32(_mm256_permute2x128_si256(lo, hi, 0x20),
-                                _mm256_permute2x128_si256(lo, hi, 0x31));
-    }
-
-    int32_t sum[BLOCK] = {0};
-
-    for (uint32_t g = 0; g < n; g++) {
-        __m256i s = group_products(bits, unit, w + g * unit * 4 * bits, x + g * unit * 32);
-
-        s = _mm256_hadd_epi32(s, s);
-        s = _mm256_hadd_epi32(s, s);
-        sum[g] = _mm256_extract_epi32(s, 0) + _mm256_extract_epi32(s, 4);
-    }
-    return _mm256_loadu_si256((const __m256i_u *)sum);
+    return _mm256_add_epi32(_mm256_castps_si256(even), _mm256_castps_si256(odd));
 }
 
-/* The terms of n groups of one row and one token. sum_x as floats. */
-SLC_ALWAYS_INLINE __m256 row_terms(uint32_t bits, uint32_t unit, uint32_t n, const uint8_t *w,
-                                   const int16_t *x, __m256 sw, __m256 bw, __m256 sum_x) {
-    __m256 sum_wx = _mm256_cvtepi32_ps(group_sums(bits, unit, n, w, x));
+/* The sums of a group of eight rows, row r at w[r] + at in lane r. */
+SLC_ALWAYS_INLINE __m256i row_sums(uint32_t bits, uint32_t unit, const uint8_t *const w[ROWS],
+                                   size_t at, const int16_t *x) {
+    __m256i quad[2];
 
-    return _mm256_fmadd_ps(sw, sum_wx, _mm256_mul_ps(bw, sum_x));
+    for (int i = 0; i < 2; i++) {
+        const uint8_t *const *r = w + 4 * i;
+        __m256i ab = fold_pair(group_products(bits, unit, r[0] + at, x),
+                               group_products(bits, unit, r[1] + at, x));
+        __m256i cd = fold_pair(group_products(bits, unit, r[2] + at, x),
+                               group_products(bits, unit, r[3] + at, x));
+
+        quad[i] = fold_quad(ab, cd);
+    }
+    return _mm256_add_epi32(_mm256_permute2x128_si256(quad[0], quad[1], 0x20),
+                            _mm256_permute2x128_si256(quad[0], quad[1], 0x31));
 }
 
-/* acc = fmaf(dx[g], terms[row][g], acc) for g = 0..n-1, rows in lanes. */
-SLC_ALWAYS_INLINE __m256 add_terms(__m256 acc, float terms[BLOCK][BLOCK], const float *dx,
-                                   uint32_t n) {
-    __m256 a[8], b[8];
+/* ---- eight rows ---- */
 
-    for (int i = 0; i < 4; i++) { // rows i and i + 4 share a register, halves of 4 groups
-        __m256 r0 = _mm256_loadu_ps(terms[i]), r4 = _mm256_loadu_ps(terms[i + 4]);
+/* The rows in hand, and scales and biases of a block of their groups, rows in lanes. */
+typedef struct rows8 {
+    const uint8_t *codes[ROWS], *scales[ROWS], *biases[ROWS];
+    slc_dtype scale_dtype;
+    uint32_t n_groups;
+    __m256 sw[BLOCK], bw[BLOCK];
+} rows8;
 
-        a[i] = _mm256_permute2f128_ps(r0, r4, 0x20);
-        a[i + 4] = _mm256_permute2f128_ps(r0, r4, 0x31);
+static void take_rows(rows8 *s, const slc_matrix *w, uint32_t row, uint32_t n_rows) {
+    const slc_matrix_type *type = &w->type;
+    uint64_t codes_row = slc_matrix_row_bytes(type, SLC_PART_W);
+    uint64_t scales_row = slc_matrix_row_bytes(type, SLC_PART_SCALES);
+
+    s->scale_dtype = type->scale_dtype;
+    s->n_groups = type->cols / type->group;
+    for (uint32_t r = 0; r < ROWS; r++) {
+        uint64_t idx = row + (r < n_rows ? r : n_rows - 1);
+
+        s->codes[r] = w->part[SLC_PART_W] + idx * codes_row;
+        s->scales[r] = w->part[SLC_PART_SCALES] + idx * scales_row;
+        s->biases[r] = w->part[SLC_PART_BIASES] + idx * scales_row;
     }
-    for (int i = 0; i < 8; i += 4) { // 4 x 4 transposes in each half
+}
+
+/* out[j] lane i = in[i] lane j */
+SLC_ALWAYS_INLINE void transpose8(const __m256 in[8], __m256 out[8]) {
+    __m256 a[8];
+
+    for (int i = 0; i < 4; i++) { // rows i and i + 4 share a register, halves of 4 columns
+        a[i] = _mm256_permute2f128_ps(in[i], in[i + 4], 0x20);
+        a[i + 4] = _mm256_permute2f128_ps(in[i], in[i + 4], 0x31);
+    }
+    for (int i = 0; i < 8; i += 4) { // 4 x 4 in each half
         __m256 t0 = _mm256_unpacklo_ps(a[i], a[i + 1]), t1 = _mm256_unpackhi_ps(a[i], a[i + 1]);
         __m256 t2 = _mm256_unpacklo_ps(a[i + 2], a[i + 3]);
         __m256 t3 = _mm256_unpackhi_ps(a[i + 2], a[i + 3]);
 
-        b[i] = _mm256_shuffle_ps(t0, t2, 0x44);
-        b[i + 1] = _mm256_shuffle_ps(t0, t2, 0xee);
-        b[i + 2] = _mm256_shuffle_ps(t1, t3, 0x44);
-        b[i + 3] = _mm256_shuffle_ps(t1, t3, 0xee);
-    }
-    for (uint32_t g = 0; g < BLOCK; g++) {
-        if (g < n) acc = _mm256_fmadd_ps(_mm256_broadcast_ss(dx + g), b[g], acc);
-    }
-    return acc;
-}
-
-/* Where the parts of a matrix lie, and the block in hand. */
-typedef struct source {
-    const uint8_t *codes, *scales, *biases; /* of row 0 */
-    size_t codes_row, scales_row;           /* bytes of a row */
-    slc_dtype scale_dtype;
-    uint32_t scale_bytes, n_groups;
-} source;
-
-SLC_ALWAYS_INLINE void prefetch(const uint8_t *p, size_t n) {
-    for (size_t i = 0; i < n; i += LINE) _mm_prefetch((const char *)p + i, _MM_HINT_T0);
-}
-
-SLC_ALWAYS_INLINE void unpack_block(uint32_t bits, uint32_t n_units, const uint8_t *w,
-                                    int16_t *codes) {
-    for (uint32_t u = 0; u < n_units; u++, w += 4 * bits, codes += 32) {
-        codes32 c = unpack32(bits, w);
-
-        _mm256_store_si256((__m256i *)codes, c.lo);
-        _mm256_store_si256((__m256i *)(codes + 16), c.hi);
+        out[i] = _mm256_shuffle_ps(t0, t2, 0x44);
+        out[i + 1] = _mm256_shuffle_ps(t0, t2, 0xee);
+        out[i + 2] = _mm256_shuffle_ps(t1, t3, 0x44);
+        out[i + 3] = _mm256_shuffle_ps(t1, t3, 0xee);
     }
 }
 
-/* Terms of n_rows rows (from `row`), n groups (from g) and n_tok tokens (from t). */
-SLC_ALWAYS_INLINE void block_terms(uint32_t bits, uint32_t unit, uint32_t n, const source *s,
-                                   uint32_t row, uint32_t n_rows, uint32_t g, const slc_acts *a,
-                                   uint32_t t, uint32_t n_tok, float terms[TILE][BLOCK][BLOCK]) {
-    uint32_t group_bytes = unit * 4 * bits, at = g * unit * 32;
-    _Alignas(32) int16_t codes[BLOCK * MAX_GROUP];
+/* Prepares scales and biases of groups [g, g + n). */
+static void take_scales(rows8 *s, uint32_t g, uint32_t n) {
+    size_t at = (size_t)g * slc_dtype_bytes(s->scale_dtype);
+    __m256 sw[ROWS], bw[ROWS];
 
-    for (uint32_t r = 0; r < n_rows; r++) {
-        size_t scale_at = (row + r) * s->scales_row + (size_t)g * s->scale_bytes;
-        const uint8_t *w = s->codes + (row + r) * s->codes_row + (size_t)g * group_bytes;
-        __m256 sw = load_first_as_f32(s->scale_dtype, s->scales + scale_at, n);
-        __m256 bw = load_first_as_f32(s->scale_dtype, s->biases + scale_at, n);
+    for (int r = 0; r < ROWS; r++) {
+        sw[r] = load_first_as_f32(s->scale_dtype, s->scales[r] + at, n);
+        bw[r] = load_first_as_f32(s->scale_dtype, s->biases[r] + at, n);
+    }
+    transpose8(sw, s->sw);
+    transpose8(bw, s->bw);
+}
 
-        if (n_tok == 1) {
-            prefetch(w + BLOCK * group_bytes, BLOCK * group_bytes);
-        } else {
-            unpack_block(bits, n * unit, w, codes);
-        }
-        for (uint32_t i = 0; i < n_tok; i++) {
-            const int16_t *x = a->q + (size_t)(t + i) * a->k + at;
-            const int32_t *sum = a->sum + (size_t)(t + i) * s->n_groups + g;
-            __m256i sums = _mm256_maskload_epi32(sum, mask_first(n));
-            __m256 sum_x = _mm256_cvtepi32_ps(sums);
-            __m256 term = n_tok == 1
-                              ? row_terms(bits, unit, n, w, x, sw, bw, sum_x)
-                              : row_terms(16, unit, n, (const uint8_t *)codes, x, sw, bw, sum_x);
+/* acc + group i of the block, given its sums. */
+SLC_ALWAYS_INLINE __m256 add_group(__m256 acc, const rows8 *s, uint32_t i, __m256i sum_wx,
+                                   const int32_t *sum_x, const float *dx) {
+    __m256 x = _mm256_cvtepi32_ps(_mm256_set1_epi32(*sum_x));
+    __m256 term = _mm256_mul_ps(s->bw[i], x);
 
-            _mm256_storeu_ps(terms[i][r], term);
+    term = _mm256_fmadd_ps(s->sw[i], _mm256_cvtepi32_ps(sum_wx), term);
+    return _mm256_fmadd_ps(_mm256_broadcast_ss(dx), term, acc);
+}
+
+/* ---- one token ---- */
+
+/* Asks for the n bytes of each row that are wanted AHEAD groups after group g; past the end of the
+ * rows these are the first groups of the next eight. */
+SLC_ALWAYS_INLINE void prefetch(const rows8 *s, uint32_t g, size_t n, size_t codes_row) {
+    size_t at = (size_t)(g + AHEAD) * n;
+
+    if (g + AHEAD >= s->n_groups) at += (ROWS - 1) * codes_row;
+    for (int r = 0; r < ROWS; r++) {
+        for (size_t i = 0; i < n; i += LINE) {
+            _mm_prefetch((const char *)s->codes[r] + at + i, _MM_HINT_T0);
         }
     }
 }
 
-SLC_ALWAYS_INLINE void block_rows(uint32_t bits, uint32_t unit, const source *s, uint32_t row,
-                                  uint32_t n_rows, const slc_acts *a, uint32_t t, uint32_t n_tok,
-                                  float *y, size_t ldy) {
-    float terms[TILE][BLOCK][BLOCK];
-    __m256 acc[TILE];
+SLC_ALWAYS_INLINE void one_token(uint32_t bits, uint32_t unit, const slc_matrix *w, uint32_t row0,
+                                 uint32_t row1, const slc_acts *a, float *y) {
+    const uint32_t group = unit * 32, group_bytes = unit * 4 * bits;
+    const size_t codes_row = slc_matrix_row_bytes(&w->type, SLC_PART_W);
+    rows8 s;
 
-    if (n_rows < BLOCK) memset(terms, 0, sizeof(terms)); // rows that do not exist
-    for (uint32_t i = 0; i < n_tok; i++) acc[i] = _mm256_setzero_ps();
-    for (uint32_t g = 0; g < s->n_groups; g += BLOCK) {
-        uint32_t n = s->n_groups - g < BLOCK ? s->n_groups - g : BLOCK;
+    for (uint32_t row = row0; row < row1; row += ROWS) {
+        __m256 acc = _mm256_setzero_ps();
 
-        if (n == BLOCK)
-            block_terms(bits, unit, BLOCK, s, row, n_rows, g, a, t, n_tok, terms);
+        take_rows(&s, w, row, row1 - row < ROWS ? row1 - row : ROWS);
+        for (uint32_t g = 0; g < s.n_groups; g++) {
+            const int16_t *x = a->q + (size_t)g * group;
+            _Alignas(32) int16_t swapped[MAX_GROUP];
+
+            if (g % BLOCK == 0) {
+                take_scales(&s, g, s.n_groups - g < BLOCK ? s.n_groups - g : BLOCK);
+            }
+            if (bits == 4) {
+                nibble_order(x, group, swapped);
+                x = swapped;
+            }
+
+            prefetch(&s, g, group_bytes, codes_row);
+
+            __m256i sums = row_sums(bits, unit, s.codes, (size_t)g * group_bytes, x);
+
+            acc = add_group(acc, &s, g % BLOCK, sums, a->sum + g, a->scale + g);
+        }
+        store_first(y + row, acc, row1 - row);
+    }
+}
+
+/* ---- several tokens ---- */
+
+/* Unpacks a group of each row. */
+SLC_ALWAYS_INLINE void unpack_rows(uint32_t bits, uint32_t unit, const uint8_t *const w[ROWS],
+                                   size_t at, int16_t codes[ROWS][MAX_GROUP]) {
+    for (int r = 0; r < ROWS; r++) {
+        for (uint32_t u = 0; u < unit; u++) {
+            codes32 c = unpack32(bits, w[r] + at + u * 4 * bits);
+
+            _mm256_store_si256((__m256i *)(codes[r] + u * 32), c.lo);
+            _mm256_store_si256((__m256i *)(codes[r] + u * 32 + 16), c.hi);
+        }
+    }
+}
+
+/* Adds group g to the sums of n_tok tokens, from token t. */
+static void add_group_of_tokens(uint32_t unit, const rows8 *s, uint32_t g,
+                                int16_t codes[ROWS][MAX_GROUP], const slc_acts *a, uint32_t t,
+                                uint32_t n_tok, __m256 acc[TILE]) {
+    const uint8_t *rows[ROWS];
+
+    for (int r = 0; r < ROWS; r++) rows[r] = (const uint8_t *)codes[r];
+    for (uint32_t i = 0; i < n_tok; i++) {
+        const int16_t *x = a->q + (size_t)(t + i) * a->k + (size_t)g * unit * 32;
+        size_t at = (size_t)(t + i) * s->n_groups + g;
+        __m256i sums;
+
+        if (unit == 1)
+            sums = row_sums(16, 1, rows, 0, x);
+        else if (unit == 2)
+            sums = row_sums(16, 2, rows, 0, x);
         else
-            block_terms(bits, unit, n, s, row, n_rows, g, a, t, n_tok, terms);
-        for (uint32_t i = 0; i < n_tok; i++) {
-            const float *dx = a->scale + (size_t)(t + i) * s->n_groups + g;
-
-            acc[i] = add_terms(acc[i], terms[i], dx, n);
-        }
+            sums = row_sums(16, 4, rows, 0, x);
+        acc[i] = add_group(acc[i], s, g % BLOCK, sums, a->sum + at, a->scale + at);
     }
-    for (uint32_t i = 0; i < n_tok; i++) store_first(y + (t + i) * ldy + row, acc[i], n_rows);
 }
 
-SLC_ALWAYS_INLINE void all_rows(uint32_t bits, uint32_t unit, const slc_matrix *w, uint32_t row0,
-                                uint32_t row1, const slc_acts *a, float *y, size_t ldy) {
-    const slc_matrix_type *type = &w->type;
-    const source s = {
-        .codes = w->part[SLC_PART_W],
-        .scales = w->part[SLC_PART_SCALES],
-        .biases = w->part[SLC_PART_BIASES],
-        .codes_row = slc_matrix_row_bytes(type, SLC_PART_W),
-        .scales_row = slc_matrix_row_bytes(type, SLC_PART_SCALES),
-        .scale_dtype = type->scale_dtype,
-        .scale_bytes = slc_dtype_bytes(type->scale_dtype),
-        .n_groups = type->cols / (unit * 32),
-    };
+SLC_ALWAYS_INLINE void tile(uint32_t bits, rows8 *s, const slc_acts *a, uint32_t t, uint32_t n_tok,
+                            __m256 acc[TILE]) {
+    const uint32_t unit = a->group / 32;
+    _Alignas(32) int16_t codes[ROWS][MAX_GROUP];
 
-    for (uint32_t r = row0; r < row1; r += BLOCK) {
-        uint32_t n_rows = row1 - r < BLOCK ? row1 - r : BLOCK;
-
-        if (a->n_tok == 1) {
-            block_rows(bits, unit, &s, r, n_rows, a, 0, 1, y, ldy);
-            continue;
+    for (uint32_t i = 0; i < n_tok; i++) acc[i] = _mm256_setzero_ps();
+    for (uint32_t g = 0; g < s->n_groups; g++) {
+        if (g % BLOCK == 0) {
+            take_scales(s, g, s->n_groups - g < BLOCK ? s->n_groups - g : BLOCK);
         }
+        unpack_rows(bits, unit, s->codes, (size_t)g * unit * 4 * bits, codes);
+        add_group_of_tokens(unit, s, g, codes, a, t, n_tok, acc);
+    }
+}
+
+SLC_ALWAYS_INLINE void many_tokens(uint32_t bits, const slc_matrix *w, uint32_t row0, uint32_t row1,
+                                   const slc_acts *a, float *y, size_t ldy) {
+    rows8 s;
+
+    for (uint32_t row = row0; row < row1; row += ROWS) {
+        take_rows(&s, w, row, row1 - row < ROWS ? row1 - row : ROWS);
         for (uint32_t t = 0; t < a->n_tok; t += TILE) {
             uint32_t n_tok = a->n_tok - t < TILE ? a->n_tok - t : TILE;
+            __m256 acc[TILE];
 
-            block_rows(bits, unit, &s, r, n_rows, a, t, n_tok, y, ldy);
+            tile(bits, &s, a, t, n_tok, acc);
+            for (uint32_t i = 0; i < n_tok; i++) {
+                store_first(y + (t + i) * ldy + row, acc[i], row1 - row);
+            }
         }
     }
 }
@@ -226,11 +270,16 @@ SLC_ALWAYS_INLINE void all_rows(uint32_t bits, uint32_t unit, const slc_matrix *
 #define DEFINE_MATMUL(bits)                                                                        \
     void slc_matmul_affine##bits##_avx2(const slc_matrix *w, uint32_t row0, uint32_t row1,         \
                                         const slc_acts *a, float *y, size_t ldy) {                 \
-        switch (w->type.group) {                                                                   \
-        case 32: all_rows(bits, 1, w, row0, row1, a, y, ldy); break;                               \
-        case 64: all_rows(bits, 2, w, row0, row1, a, y, ldy); break;                               \
-        default: all_rows(bits, 4, w, row0, row1, a, y, ldy); break;                               \
-        }                                                                                          \
+        if (a->n_tok > 1)                                                                          \
+            many_tokens(bits, w, row0, row1, a, y, ldy);                                           \
+        else if (a->n_tok == 0)                                                                    \
+            return;                                                                                \
+        else if (w->type.group == 32)                                                              \
+            one_token(bits, 1, w, row0, row1, a, y);                                               \
+        else if (w->type.group == 64)                                                              \
+            one_token(bits, 2, w, row0, row1, a, y);                                               \
+        else                                                                                       \
+            one_token(bits, 4, w, row0, row1, a, y);                                               \
     }
 
 DEFINE_MATMUL(2)

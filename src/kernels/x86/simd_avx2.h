@@ -35,11 +35,13 @@ SLC_ALWAYS_INLINE __m128i load_16_bytes(const void *p) {
     return _mm_loadu_si128((const __m128i_u *)p);
 }
 
+SLC_ALWAYS_INLINE __m256i load_32_bytes(const void *p) {
+    return _mm256_loadu_si256((const __m256i_u *)p);
+}
+
 /* 8 consecutive elements of type F32, F16 or BF16 at any byte address. */
 SLC_ALWAYS_INLINE __m256 load8_as_f32(slc_dtype type, const void *p) {
-    if (type == SLC_DTYPE_F32) {
-        return _mm256_castsi256_ps(_mm256_loadu_si256((const __m256i_u *)p));
-    }
+    if (type == SLC_DTYPE_F32) return _mm256_castsi256_ps(load_32_bytes(p));
 
     __m128i half = load_16_bytes(p);
 
