@@ -60,7 +60,6 @@ typedef struct slc_opt {
     { names, letter, SLC_OPT_CHOICE, value, text, offsetof(T, field), 0, 0, list }
 
 typedef struct slc_args {
-    const char *command; /* for messages: "run" */
     const slc_opt *opts; /* [n_opts] */
     size_t n_opts;
     uint64_t given;         /* bit i: opts[i] was given */

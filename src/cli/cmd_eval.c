@@ -299,9 +299,7 @@ static slc_status prepare(eval_state *e, slc_err *err) {
     slc_status rc;
 
     if ((rc = make_ids(e, err))) return rc;
-    if (e->input.n_ids < (e->opt->top ? 1 : 2))
-        return slc_fail(err, SLC_E_INVALID, "the text has %zu tokens: too few to predict one",
-                        e->input.n_ids);
+    if (e->input.n_ids == 0) return slc_fail(err, SLC_E_INVALID, "the text is empty");
     if (e->opt->top && e->opt->json && !(e->top_json = json_array()))
         return slc_fail(err, SLC_E_NOMEM, "no memory for the result");
     return slc_seq_create(e->model, &e->seq, err);
@@ -321,6 +319,10 @@ static int work(eval_state *e, slc_err *err) {
         return SLC_EXIT_INTERRUPTED;
     }
     if (rc) return SLC_EXIT_FAILURE;
+    if (!e->n_predictions && !e->opt->top) {
+        slc_fail(err, SLC_E_INVALID, "no window has two tokens: there is nothing to predict");
+        return SLC_EXIT_FAILURE;
+    }
     print_result(e);
     return SLC_EXIT_OK;
 }

@@ -6,6 +6,7 @@
  * object at the end instead. */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/fail.h"
@@ -135,6 +136,8 @@ static slc_status read_prompt(run_state *r, slc_err *err) {
         r->text = strdup(o->prompt);
         return r->text ? SLC_OK : slc_fail(err, SLC_E_NOMEM, "no memory for the prompt");
     }
+    if (!o->file && isatty(STDIN_FILENO))
+        slc_console_info(r->con, "type the prompt and end it with Ctrl-D");
     return slc_input_text(o->file ? o->file : "-", &r->text, &r->n_text, err);
 }
 
@@ -162,9 +165,10 @@ static void on_prefill(void *user, uint32_t done, uint32_t total) {
 
 static void announce(const run_state *r) {
     const slc_sampling *s = &r->gen.sampling;
-    uint64_t room = r->info.ctx_size - r->prompt.n_ids, most = r->gen.max_tokens;
+    uint64_t room, most = r->gen.max_tokens;
 
     if (r->prompt.n_ids >= r->info.ctx_size) return; /* slc_generate will say so */
+    room = r->info.ctx_size - r->prompt.n_ids;
     if (most == 0 || most > room) most = room;
     slc_console_info(r->con,
                      "prompt of %zu tokens, at most %llu to make in a context of %u; "

@@ -75,7 +75,7 @@ static slc_status check(const slc_command *c, const slc_args *a, const slc_commo
 }
 
 static int run_command(const slc_command *c, int argc, char **argv) {
-    slc_args args = {.command = c->name, .opts = c->opts, .n_opts = c->n_opts};
+    slc_args args = {.opts = c->opts, .n_opts = c->n_opts};
     slc_common_args *common = slc_calloc(1, c->values_size);
     slc_console con;
     slc_err err = {0};

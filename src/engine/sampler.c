@@ -48,10 +48,6 @@ struct slc_sampler {
 
 /* ---- life ---- */
 
-size_t slc_sampler_bytes(uint32_t n_ids) {
-    return sizeof(slc_sampler) + (size_t)n_ids * (sizeof(candidate) + 1);
-}
-
 slc_status slc_sampler_create(uint32_t n_ids, slc_sampler **out, slc_err *err) {
     slc_sampler *s;
 

@@ -19,8 +19,6 @@ typedef struct slc_sampler slc_sampler;
  * padding and can never be drawn. SLC_E_INVALID when n_ids is 0. */
 slc_status slc_sampler_create(uint32_t n_ids, slc_sampler **out, slc_err *err) SLC_MUST_CHECK;
 void slc_sampler_destroy(slc_sampler *s);
-/* Heap bytes that slc_sampler_create takes for n_ids ids. */
-size_t slc_sampler_bytes(uint32_t n_ids);
 
 /* SLC_E_INVALID, naming the parameter, when one is out of range or not a number. slc_sample trusts
  * parameters that passed. */

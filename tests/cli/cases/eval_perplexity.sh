@@ -34,4 +34,7 @@ sluice 1 eval -m "$DRAFT" --token-ids seven --window 9 -c 5
 err_has "a window has 7 tokens, the context holds 5"
 printf '[5]' >one
 sluice 1 eval -m "$DRAFT" --token-ids one
-err_has "the text has 1 tokens: too few to predict one"
+err_has "no window has two tokens"
+printf '[]' >none
+sluice 1 eval -m "$DRAFT" --token-ids none
+err_has "the text is empty"

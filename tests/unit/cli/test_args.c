@@ -45,7 +45,7 @@ typedef struct parsed {
 /* Splits `line` at single spaces; the pieces live until the next call. */
 static parsed parse(const char *line, const char *positional) {
     static char copy[256];
-    parsed p = {.args = {.command = "test", .opts = table, .n_opts = N_TABLE}};
+    parsed p = {.args = {.opts = table, .n_opts = N_TABLE}};
     char *argv[MAX_WORDS], *save;
     int argc = 0;
 
