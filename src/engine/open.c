@@ -168,12 +168,11 @@ static slc_status load(slc_model *m, const slc_model_options *opt, slc_err *err)
 static void log_start(const slc_model *m) {
     const slc_plan *p = &m->plan;
 
-    slc_logf(&m->log, SLC_LOG_INFO,
-             "context %u, %u threads, %s kernels, %.1f MiB resident, %u of %u experts cached "
-             "(%.1f MiB), memory limit %.1f MiB",
-             p->ctx, p->threads, m->cpu.k.level, (double)p->resident_bytes / MIB, p->n_slots,
-             p->max_slots, m->store ? (double)slc_store_slab_bytes(m->store) / MIB : 0.0,
-             (double)p->budget_bytes / MIB);
+    slc_logf(
+        &m->log, SLC_LOG_INFO,
+        "context %u, %u threads, %s kernels, %.1f MiB of weights resident, memory limit %.1f MiB",
+        p->ctx, p->threads, m->cpu.k.level, (double)p->resident_bytes / MIB,
+        (double)p->budget_bytes / MIB);
 }
 
 slc_status slc_model_open(const char *path, const slc_model_options *opt, slc_model **out,

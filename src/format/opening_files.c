@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "base/alloc.h"
@@ -116,16 +115,6 @@ static slc_status check_shards_exist(slc_opening *o, const slc_index *x) {
                     o->c->dir, index_name, missing, x->n_files, names);
 }
 
-/* Each file may hold a buffered and a direct descriptor; the usual soft limit of 1024 is history,
- * the hard limit is what counts. */
-static void raise_file_limit(uint32_t n_files) {
-    struct rlimit lim;
-
-    if (getrlimit(RLIMIT_NOFILE, &lim) || lim.rlim_cur >= 2 * (rlim_t)n_files + 256) return;
-    lim.rlim_cur = lim.rlim_max;
-    (void)setrlimit(RLIMIT_NOFILE, &lim);
-}
-
 static bool is_named(const char *name, const char *const *files, uint32_t n_files) {
     for (uint32_t i = 0; i < n_files; i++)
         if (strcmp(name, files[i]) == 0) return true;
@@ -152,7 +141,8 @@ static void report_stray_files(slc_opening *o, const char *const *files, uint32_
 static slc_status open_files(slc_opening *o, const char *const *files, uint32_t n_files) {
     slc_checkpoint *c = o->c;
 
-    raise_file_limit(n_files);
+    /* A buffered and a direct descriptor a file, and room for everything else. */
+    slc_file_raise_limit(2 * (uint64_t)n_files + 256);
     if (!(c->files = slc_calloc(n_files, sizeof(*c->files)))) return no_memory(o, "the file list");
     for (uint32_t i = 0; i < n_files; i++) {
         char *path = join(o, files[i]);

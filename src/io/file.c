@@ -93,14 +93,10 @@ slc_status slc_file_read(const slc_file *f, uint64_t off, void *buf, size_t byte
     return SLC_OK;
 }
 
-uint64_t slc_file_raise_limit(void) {
+void slc_file_raise_limit(uint64_t wanted) {
     struct rlimit lim;
 
-    if (getrlimit(RLIMIT_NOFILE, &lim)) return 0;
-    if (lim.rlim_cur < lim.rlim_max) {
-        rlim_t soft = lim.rlim_cur;
-        lim.rlim_cur = lim.rlim_max;
-        if (setrlimit(RLIMIT_NOFILE, &lim)) return soft;
-    }
-    return lim.rlim_cur;
+    if (getrlimit(RLIMIT_NOFILE, &lim) || lim.rlim_cur >= wanted) return;
+    lim.rlim_cur = lim.rlim_max;
+    (void)setrlimit(RLIMIT_NOFILE, &lim); /* if not: the open that fails will say so */
 }

@@ -33,9 +33,8 @@ void slc_file_enable_direct(slc_file *f, const char **why);
 /* A zeroed or closed slc_file is fine. */
 void slc_file_close(slc_file *f);
 
-/* Raises this process's soft limit of open files to the hard limit. Returns the limit in force.
- * For programs to call at start: a checkpoint keeps up to two descriptors per shard open. */
-uint64_t slc_file_raise_limit(void);
+/* Raises this process's soft limit of open files to the hard limit if it is below `wanted`. */
+void slc_file_raise_limit(uint64_t wanted);
 
 /* Reads exactly `bytes` at `off` through the buffered descriptor, in pieces of at least 1 MiB where
  * the request is that large; continues short reads, retries EINTR, and transient errors a bounded

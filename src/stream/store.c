@@ -464,8 +464,9 @@ slc_status slc_store_create(const slc_checkpoint *c, const slc_store_options *op
         slc_store_destroy(s);
         return rc;
     }
-    slc_logf(opt->log, SLC_LOG_INFO, "expert cache: %u slots of %" PRIu64 " KiB, %s", s->n_slots,
-             slot_bytes / 1024, s->policy->name);
+    slc_logf(opt->log, SLC_LOG_INFO,
+             "expert cache: %u of %u experts, %" PRIu64 " KiB each, policy %s", s->n_slots,
+             s->n_keys, slot_bytes / 1024, s->policy->name);
     *out = s;
     return SLC_OK;
 }

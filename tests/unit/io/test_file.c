@@ -133,7 +133,7 @@ static void b13_too_many_open_files_says_what_helps(void **state) {
     assert_int_equal(w->err.sys_errno, EMFILE);
     assert_non_null(strstr(w->err.msg, "ulimit -n"));
     assert_non_null(enable(w));
-    assert_int_equal(slc_file_raise_limit(), old.rlim_max);
+    slc_file_raise_limit(16);
     assert_int_equal(slc_file_open(&f, w->path, NULL), SLC_OK);
     slc_file_close(&f);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
