@@ -63,9 +63,9 @@ SLC_ALWAYS_INLINE __m256i fold_quad(__m256i ab, __m256i cd) {
     return _mm256_add_epi32(_mm256_castps_si256(even), _mm256_castps_si256(odd));
 }
 
-/* The sums of a group of eight rows, row r at w[r] + at in lane r. */
-SLC_ALWAYS_INLINE __m256i row_sums(uint32_t bits, uint32_t unit, const uint8_t *const w[ROWS],
-                                   size_t at, const int16_t *x) {
+/* The sums of `unit` * 32 elements of eight rows, row r at w[r] + at in lane r. */
+SLC_ALWAYS_INLINE __m256i row_sums_of(uint32_t bits, uint32_t unit, const uint8_t *const w[ROWS],
+                                      size_t at, const int16_t *x) {
     __m256i quad[2];
 
     for (int i = 0; i < 2; i++) {
@@ -81,11 +81,22 @@ SLC_ALWAYS_INLINE __m256i row_sums(uint32_t bits, uint32_t unit, const uint8_t *
                             _mm256_permute2x128_si256(quad[0], quad[1], 0x31));
 }
 
+/* The sums of a group. One of 128 is taken in halves, whose activations fit the registers. */
+SLC_ALWAYS_INLINE __m256i row_sums(uint32_t bits, uint32_t unit, const uint8_t *const w[ROWS],
+                                   size_t at, const int16_t *x) {
+    if (unit < 4) return row_sums_of(bits, unit, w, at, x);
+
+    __m256i half = row_sums_of(bits, 2, w, at, x);
+
+    return _mm256_add_epi32(half, row_sums_of(bits, 2, w, at + 2 * 4 * bits, x + 2 * 32));
+}
+
 /* ---- eight rows ---- */
 
 /* The rows in hand, and scales and biases of a block of their groups, rows in lanes. */
 typedef struct rows8 {
     const uint8_t *codes[ROWS], *scales[ROWS], *biases[ROWS];
+    size_t codes_row, scales_row; /* bytes */
     slc_dtype scale_dtype;
     uint32_t n_groups;
     __m256 sw[BLOCK], bw[BLOCK];
@@ -93,17 +104,17 @@ typedef struct rows8 {
 
 static void take_rows(rows8 *s, const slc_matrix *w, uint32_t row, uint32_t n_rows) {
     const slc_matrix_type *type = &w->type;
-    uint64_t codes_row = slc_matrix_row_bytes(type, SLC_PART_W);
-    uint64_t scales_row = slc_matrix_row_bytes(type, SLC_PART_SCALES);
 
+    s->codes_row = slc_matrix_row_bytes(type, SLC_PART_W);
+    s->scales_row = slc_matrix_row_bytes(type, SLC_PART_SCALES);
     s->scale_dtype = type->scale_dtype;
     s->n_groups = type->cols / type->group;
     for (uint32_t r = 0; r < ROWS; r++) {
         uint64_t idx = row + (r < n_rows ? r : n_rows - 1);
 
-        s->codes[r] = w->part[SLC_PART_W] + idx * codes_row;
-        s->scales[r] = w->part[SLC_PART_SCALES] + idx * scales_row;
-        s->biases[r] = w->part[SLC_PART_BIASES] + idx * scales_row;
+        s->codes[r] = w->part[SLC_PART_W] + idx * s->codes_row;
+        s->scales[r] = w->part[SLC_PART_SCALES] + idx * s->scales_row;
+        s->biases[r] = w->part[SLC_PART_BIASES] + idx * s->scales_row;
     }
 }
 
@@ -127,14 +138,17 @@ SLC_ALWAYS_INLINE void transpose8(const __m256 in[8], __m256 out[8]) {
     }
 }
 
-/* Prepares scales and biases of groups [g, g + n). */
+/* Prepares scales and biases of groups [g, g + n), and asks for those of the next eight rows. */
 static void take_scales(rows8 *s, uint32_t g, uint32_t n) {
     size_t at = (size_t)g * slc_dtype_bytes(s->scale_dtype);
+    size_t next = at + ROWS * s->scales_row;
     __m256 sw[ROWS], bw[ROWS];
 
     for (int r = 0; r < ROWS; r++) {
         sw[r] = load_first_as_f32(s->scale_dtype, s->scales[r] + at, n);
         bw[r] = load_first_as_f32(s->scale_dtype, s->biases[r] + at, n);
+        _mm_prefetch((const char *)s->scales[r] + next, _MM_HINT_T0);
+        _mm_prefetch((const char *)s->biases[r] + next, _MM_HINT_T0);
     }
     transpose8(sw, s->sw);
     transpose8(bw, s->bw);
@@ -152,23 +166,19 @@ SLC_ALWAYS_INLINE __m256 add_group(__m256 acc, const rows8 *s, uint32_t i, __m25
 
 /* ---- one token ---- */
 
-/* Asks for the n bytes of each row that are wanted AHEAD groups after group g; past the end of the
- * rows these are the first groups of the next eight. */
-SLC_ALWAYS_INLINE void prefetch(const rows8 *s, uint32_t g, size_t n, size_t codes_row) {
-    size_t at = (size_t)(g + AHEAD) * n;
+/* Rows follow each other in memory: while group g of eight rows is computed, the same share of the
+ * next eight is asked for, as one ascending stream. */
+SLC_ALWAYS_INLINE void prefetch_next_rows(const rows8 *s, uint32_t g, size_t group_bytes) {
+    const uint8_t *p = s->codes[0] + ROWS * s->codes_row + g * ROWS * group_bytes;
 
-    if (g + AHEAD >= s->n_groups) at += (ROWS - 1) * codes_row;
-    for (int r = 0; r < ROWS; r++) {
-        for (size_t i = 0; i < n; i += LINE) {
-            _mm_prefetch((const char *)s->codes[r] + at + i, _MM_HINT_T0);
-        }
+    for (size_t i = 0; i < ROWS * group_bytes; i += LINE) {
+        _mm_prefetch((const char *)p + i, _MM_HINT_T1);
     }
 }
 
 SLC_ALWAYS_INLINE void one_token(uint32_t bits, uint32_t unit, const slc_matrix *w, uint32_t row0,
                                  uint32_t row1, const slc_acts *a, float *y) {
     const uint32_t group = unit * 32, group_bytes = unit * 4 * bits;
-    const size_t codes_row = slc_matrix_row_bytes(&w->type, SLC_PART_W);
     rows8 s;
 
     for (uint32_t row = row0; row < row1; row += ROWS) {
@@ -187,7 +197,7 @@ SLC_ALWAYS_INLINE void one_token(uint32_t bits, uint32_t unit, const slc_matrix 
                 x = swapped;
             }
 
-            prefetch(&s, g, group_bytes, codes_row);
+            if (row1 - row > ROWS) prefetch_next_rows(&s, g, group_bytes);
 
             __m256i sums = row_sums(bits, unit, s.codes, (size_t)g * group_bytes, x);
 
@@ -213,30 +223,42 @@ SLC_ALWAYS_INLINE void unpack_rows(uint32_t bits, uint32_t unit, const uint8_t *
 }
 
 /* Adds group g to the sums of n_tok tokens, from token t. */
-static void add_group_of_tokens(uint32_t unit, const rows8 *s, uint32_t g,
-                                int16_t codes[ROWS][MAX_GROUP], const slc_acts *a, uint32_t t,
-                                uint32_t n_tok, __m256 acc[TILE]) {
+SLC_ALWAYS_INLINE void add_group_of_tokens(uint32_t unit, const rows8 *s, uint32_t g,
+                                           int16_t codes[ROWS][MAX_GROUP], const slc_acts *a,
+                                           uint32_t t, uint32_t n_tok, __m256 acc[TILE]) {
     const uint8_t *rows[ROWS];
+    const int16_t *x = a->q + (size_t)t * a->k + (size_t)g * unit * 32;
+    const int32_t *sum_x = a->sum + (size_t)t * s->n_groups + g;
+    const float *dx = a->scale + (size_t)t * s->n_groups + g;
 
     for (int r = 0; r < ROWS; r++) rows[r] = (const uint8_t *)codes[r];
     for (uint32_t i = 0; i < n_tok; i++) {
-        const int16_t *x = a->q + (size_t)(t + i) * a->k + (size_t)g * unit * 32;
-        size_t at = (size_t)(t + i) * s->n_groups + g;
-        __m256i sums;
-
-        if (unit == 1)
-            sums = row_sums(16, 1, rows, 0, x);
-        else if (unit == 2)
-            sums = row_sums(16, 2, rows, 0, x);
-        else
-            sums = row_sums(16, 4, rows, 0, x);
-        acc[i] = add_group(acc[i], s, g % BLOCK, sums, a->sum + at, a->scale + at);
+        acc[i] = add_group(acc[i], s, g % BLOCK, row_sums(16, unit, rows, 0, x), sum_x, dx);
+        x += a->k;
+        sum_x += s->n_groups;
+        dx += s->n_groups;
     }
 }
+
+/* One function for each group size: inlined side by side, they grow out of all proportion. */
+typedef void group_fn(const rows8 *s, uint32_t g, int16_t codes[ROWS][MAX_GROUP], const slc_acts *a,
+                      uint32_t t, uint32_t n_tok, __m256 acc[TILE]);
+
+#define DEFINE_GROUP(unit)                                                                         \
+    static __attribute__((noinline)) void add_group##unit(                                         \
+        const rows8 *s, uint32_t g, int16_t codes[ROWS][MAX_GROUP], const slc_acts *a, uint32_t t, \
+        uint32_t n_tok, __m256 acc[TILE]) {                                                        \
+        add_group_of_tokens(unit, s, g, codes, a, t, n_tok, acc);                                  \
+    }
+
+DEFINE_GROUP(1)
+DEFINE_GROUP(2)
+DEFINE_GROUP(4)
 
 SLC_ALWAYS_INLINE void tile(uint32_t bits, rows8 *s, const slc_acts *a, uint32_t t, uint32_t n_tok,
                             __m256 acc[TILE]) {
     const uint32_t unit = a->group / 32;
+    group_fn *add = unit == 1 ? add_group1 : unit == 2 ? add_group2 : add_group4;
     _Alignas(32) int16_t codes[ROWS][MAX_GROUP];
 
     for (uint32_t i = 0; i < n_tok; i++) acc[i] = _mm256_setzero_ps();
@@ -245,7 +267,7 @@ SLC_ALWAYS_INLINE void tile(uint32_t bits, rows8 *s, const slc_acts *a, uint32_t
             take_scales(s, g, s->n_groups - g < BLOCK ? s->n_groups - g : BLOCK);
         }
         unpack_rows(bits, unit, s->codes, (size_t)g * unit * 4 * bits, codes);
-        add_group_of_tokens(unit, s, g, codes, a, t, n_tok, acc);
+        add(s, g, codes, a, t, n_tok, acc);
     }
 }
 

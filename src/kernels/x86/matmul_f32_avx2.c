@@ -7,6 +7,8 @@
  * order whatever the tile. */
 #if defined(__x86_64__)
 
+#include <stdbool.h>
+
 #include "kernels/x86/avx2.h"
 #include "kernels/x86/unpack_avx2.h"
 
@@ -68,9 +70,11 @@ void slc_dequant_row_avx2(const slc_matrix *w, uint32_t row, float *out) {
     dequant(w, row, 0, w->type.cols, out);
 }
 
-/* Adds n products of each row of the chunk to the lanes of one token. */
-SLC_ALWAYS_INLINE void add_products(float wf[ROWS][CHUNK], const float *x, uint32_t n,
-                                    lanes sum[ROWS]) {
+/* Adds n products of each row with x to the lanes of one token. `type` is a constant where this is
+ * inlined. */
+SLC_ALWAYS_INLINE void add_products(slc_dtype type, const uint8_t *const w[ROWS], const float *x,
+                                    uint32_t n, lanes sum[ROWS]) {
+    const uint32_t size = slc_dtype_bytes(type);
     lanes s[ROWS] = {sum[0], sum[1], sum[2], sum[3]};
     uint32_t j = 0;
 
@@ -78,7 +82,9 @@ SLC_ALWAYS_INLINE void add_products(float wf[ROWS][CHUNK], const float *x, uint3
         __m256 x_lo = _mm256_loadu_ps(x + j), x_hi = _mm256_loadu_ps(x + j + 8);
 
         for (int r = 0; r < ROWS; r++) {
-            s[r] = lanes_fma(s[r], _mm256_load_ps(wf[r] + j), _mm256_load_ps(wf[r] + j + 8), x_lo,
+            const uint8_t *p = w[r] + (size_t)j * size;
+
+            s[r] = lanes_fma(s[r], load8_as_f32(type, p), load8_as_f32(type, p + 8 * size), x_lo,
                              x_hi);
         }
     }
@@ -87,29 +93,63 @@ SLC_ALWAYS_INLINE void add_products(float wf[ROWS][CHUNK], const float *x, uint3
         __m256 x_lo = load_first(x + j, lo), x_hi = load_first(x + j + 8, hi);
 
         for (int r = 0; r < ROWS; r++) {
-            s[r] = lanes_fma_first(s[r], load_first(wf[r] + j, lo), load_first(wf[r] + j + 8, hi),
-                                   x_lo, x_hi, lo);
+            const uint8_t *p = w[r] + (size_t)j * size;
+
+            s[r] = lanes_fma_first(s[r], load_first_as_f32(type, p, lo),
+                                   load_first_as_f32(type, p + (hi ? 8 * size : 0), hi), x_lo, x_hi,
+                                   lo);
         }
     }
     for (int r = 0; r < ROWS; r++) sum[r] = s[r];
 }
 
+static void add_products_as(slc_dtype type, const uint8_t *const w[ROWS], const float *x,
+                            uint32_t n, lanes sum[ROWS]) {
+    switch (type) {
+    case SLC_DTYPE_F16: add_products(SLC_DTYPE_F16, w, x, n, sum); break;
+    case SLC_DTYPE_BF16: add_products(SLC_DTYPE_BF16, w, x, n, sum); break;
+    default: add_products(SLC_DTYPE_F32, w, x, n, sum); break;
+    }
+}
+
+/* Points p at elements [j, j + n) of rows, in place or converted in `scratch`. Returns their type.
+ */
+static slc_dtype take_chunk(const slc_matrix *w, uint32_t row, uint32_t n_rows, uint32_t j,
+                            uint32_t n, bool in_place, float scratch[ROWS][CHUNK],
+                            const uint8_t *p[ROWS]) {
+    const slc_matrix_type *t = &w->type;
+
+    for (uint32_t r = 0; r < ROWS; r++) {
+        uint32_t i = r < n_rows ? r : n_rows - 1;
+
+        if (in_place) {
+            p[r] = w->part[SLC_PART_W] + (row + i) * slc_matrix_row_bytes(t, SLC_PART_W) +
+                   (size_t)j * slc_dtype_bytes(t->dtype);
+        } else {
+            if (i == r) dequant(w, row + i, j, n, scratch[i]);
+            p[r] = (const uint8_t *)scratch[i];
+        }
+    }
+    return in_place ? t->dtype : SLC_DTYPE_F32;
+}
+
 static void tile_rows(const slc_matrix *w, uint32_t row, uint32_t n_rows, const slc_acts *a,
                       uint32_t t, uint32_t n_tok, float *y, size_t ldy) {
-    _Alignas(32) float wf[ROWS][CHUNK];
+    bool in_place =
+        !slc_matrix_is_affine(&w->type) && (n_tok == 1 || w->type.dtype == SLC_DTYPE_F32);
+    _Alignas(32) float scratch[ROWS][CHUNK];
     lanes sum[TILE][ROWS];
-    uint32_t cols = w->type.cols;
 
-    if (n_rows < ROWS) memset(wf, 0, sizeof(wf)); // rows that do not exist
     for (uint32_t i = 0; i < n_tok; i++) {
         for (int r = 0; r < ROWS; r++) sum[i][r] = lanes_zero();
     }
-    for (uint32_t j = 0; j < cols; j += CHUNK) {
-        uint32_t n = cols - j < CHUNK ? cols - j : CHUNK;
+    for (uint32_t j = 0; j < w->type.cols; j += CHUNK) {
+        uint32_t n = w->type.cols - j < CHUNK ? w->type.cols - j : CHUNK;
+        const uint8_t *p[ROWS];
+        slc_dtype type = take_chunk(w, row, n_rows, j, n, in_place, scratch, p);
 
-        for (uint32_t r = 0; r < n_rows; r++) dequant(w, row + r, j, n, wf[r]);
         for (uint32_t i = 0; i < n_tok; i++) {
-            add_products(wf, a->x + (t + i) * a->ldx + j, n, sum[i]);
+            add_products_as(type, p, a->x + (t + i) * a->ldx + j, n, sum[i]);
         }
     }
     for (uint32_t i = 0; i < n_tok; i++) {
