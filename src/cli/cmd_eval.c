@@ -47,7 +47,6 @@ static const slc_opt options[] = {
                   "list the K likeliest tokens after every token", 1, MAX_TOP),
     SLC_OPTION(T, json, FLAG, 0, "json", NULL, "print one JSON object"),
 
-    SLC_PLAN_OPTIONS(T),
     SLC_MACHINE_OPTIONS(T),
     SLC_COMMON_OPTIONS(T),
 };

@@ -16,7 +16,7 @@ static const slc_opt options[] = {
     SLC_MODEL_OPTION(inspect_args),
     SLC_HEADING("Output"),
     SLC_OPTION(inspect_args, json, FLAG, 0, "json", NULL, "print one JSON object"),
-    SLC_PLAN_OPTIONS(inspect_args),
+    SLC_MACHINE_OPTIONS(inspect_args),
     SLC_COMMON_OPTIONS(inspect_args),
 };
 
@@ -69,8 +69,8 @@ static void print_files(slc_console *con, const slc_model_info *i) {
 static void print_plan(slc_console *con, const slc_model_info *i) {
     char note[64] = "", budget[24], smallest[24];
 
-    slc_console_printf(con, "\nmemory for a context of %u, passes of %u tokens, %u threads\n",
-                       i->ctx_size, i->prefill_chunk, i->threads);
+    slc_console_printf(con, "\nmemory for a context of %u, passes of %u tokens\n", i->ctx_size,
+                       i->prefill_chunk);
     row(con, "process", i->process_bytes, "");
     row(con, "resident weights", i->resident_bytes, "");
     row(con, "state", i->state_bytes, "");
@@ -118,19 +118,21 @@ static json_t *bytes_json(const slc_model_info *i) {
 }
 
 static json_t *plan_json(const slc_model_info *i) {
-    return json_pack("{sI, sI, sI, sI, sI, sI, sI, sI, sI, sI, sI, sI, sI}",        //
-                     "ctx_size", (json_int_t)i->ctx_size,                           //
-                     "n_seqs", (json_int_t)i->n_seqs,                               //
-                     "prefill_chunk", (json_int_t)i->prefill_chunk,                 //
-                     "threads", (json_int_t)i->threads,                             //
-                     "budget_bytes", (json_int_t)i->budget_bytes,                   //
-                     "smallest_budget_bytes", (json_int_t)i->smallest_budget_bytes, //
-                     "process_bytes", (json_int_t)i->process_bytes,                 //
-                     "resident_bytes", (json_int_t)i->resident_bytes,               //
-                     "state_bytes", (json_int_t)i->state_bytes,                     //
-                     "scratch_bytes", (json_int_t)i->scratch_bytes,                 //
-                     "slab_bytes", (json_int_t)i->slab_bytes,                       //
-                     "n_slots", (json_int_t)i->n_slots,                             //
+    return json_pack("{sI, sI, sI, sI, ss, ss, sI, sI, sI, sI, sI, sI, sI, sI, sI}", //
+                     "ctx_size", (json_int_t)i->ctx_size,                            //
+                     "n_seqs", (json_int_t)i->n_seqs,                                //
+                     "prefill_chunk", (json_int_t)i->prefill_chunk,                  //
+                     "threads", (json_int_t)i->threads,                              //
+                     "cpu_level", i->cpu_level,                                      //
+                     "io", i->io,                                                    //
+                     "budget_bytes", (json_int_t)i->budget_bytes,                    //
+                     "smallest_budget_bytes", (json_int_t)i->smallest_budget_bytes,  //
+                     "process_bytes", (json_int_t)i->process_bytes,                  //
+                     "resident_bytes", (json_int_t)i->resident_bytes,                //
+                     "state_bytes", (json_int_t)i->state_bytes,                      //
+                     "scratch_bytes", (json_int_t)i->scratch_bytes,                  //
+                     "slab_bytes", (json_int_t)i->slab_bytes,                        //
+                     "n_slots", (json_int_t)i->n_slots,                              //
                      "slot_bytes", (json_int_t)i->slot_bytes);
 }
 
@@ -144,9 +146,9 @@ static int run(slc_console *con, const slc_args *a, void *values) {
     int failed = SLC_EXIT_FAILURE;
 
     if (a->positional) o->model.path = a->positional;
-    if (slc_model_args_options(&o->model, con, &opt, &err) ||
-        slc_model_inspect(o->model.path, &opt, &info, &err))
-        goto fail;
+    if (slc_model_args_options(&o->model, con, &opt, &err)) goto fail;
+    if (opt.log_level == 1) opt.log_level = 0; /* what it would say stands in the plan */
+    if (slc_model_inspect(o->model.path, &opt, &info, &err)) goto fail;
     failed = SLC_EXIT_USAGE;
     if (slc_model_args_check(a, &info, &err)) goto fail;
     if (o->json) {
@@ -157,6 +159,8 @@ static int run(slc_console *con, const slc_args *a, void *values) {
     print_model(con, &info);
     print_files(con, &info);
     print_plan(con, &info);
+    slc_console_printf(con, "\n%u threads, %s kernels%s%s\n", info.threads, info.cpu_level,
+                       *info.io ? ", experts read through " : "", info.io);
     return SLC_EXIT_OK;
 fail:
     slc_console_error(con, &err);

@@ -63,7 +63,6 @@ static const slc_opt options[] = {
                   "lower the logits of tokens made; 0: off", -100, 100),
     SLC_OPTION(T, seed, SEED, 0, "seed", "N", "of the random numbers (default 0)"),
 
-    SLC_PLAN_OPTIONS(T),
     SLC_MACHINE_OPTIONS(T),
     SLC_COMMON_OPTIONS(T),
 };

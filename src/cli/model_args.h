@@ -20,8 +20,8 @@ typedef struct slc_model_args {
     SLC_HEADING("Model"),                                                                          \
         SLC_OPTION(T, model.path, STRING, 'm', "model", "DIR", "checkpoint folder (safetensors)")
 
-/* What decides the memory plan. */
-#define SLC_PLAN_OPTIONS(T)                                                                        \
+/* How the model may use the machine. */
+#define SLC_MACHINE_OPTIONS(T)                                                                     \
     SLC_HEADING("Memory"),                                                                         \
         SLC_OPTION(T, model.memory, SIZE, 0, "memory", "SIZE",                                     \
                    "hard limit for the whole process, such as 8G\n"                                \
@@ -35,11 +35,8 @@ typedef struct slc_model_args {
         SLC_OPTION_IN(T, model.threads, INT, 't', "threads", "N",                                  \
                       "compute threads (default: the cores it may use)", 1, 1024),                 \
         SLC_OPTION(T, model.exact, FLAG, 0, "exact", NULL,                                         \
-                   "float32 activations and cache, to compare with references")
-
-/* What the plan does not depend on. */
-#define SLC_MACHINE_OPTIONS(T)                                                                     \
-    SLC_HEADING("Machine"),                                                                        \
+                   "float32 activations and cache, to compare with references"),                   \
+        SLC_HEADING("Machine"),                                                                    \
         SLC_OPTION_OF(T, model.io, 0, "io", "KIND", "how experts are read: auto, uring, threads",  \
                       "auto|uring|threads"),                                                       \
         SLC_OPTION_OF(T, model.cpu, 0, "cpu", "LEVEL",                                             \

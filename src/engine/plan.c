@@ -58,33 +58,32 @@ static uint64_t scratch_bytes(slc_model *m, uint32_t chunk) {
     return measure.used;
 }
 
-static void set_scratch(slc_model *m, uint32_t chunk) {
-    slc_plan *p = &m->plan;
+/* What the plan takes with a chunk and one expert. What has been used at the peak so far (parsing)
+ * counts as well, though it is free again. */
+static uint64_t least_bytes(const slc_plan *p, uint64_t scratch) {
+    uint64_t least =
+        p->process_bytes + p->resident_bytes + p->state_bytes + scratch + p->slot_bytes;
+    uint64_t peak = SANITIZER ? 0 : slc_mem_usage_get().peak_rss_bytes + HEADROOM_BYTES;
 
-    p->chunk = chunk;
-    p->scratch_bytes = scratch_bytes(m, chunk);
-    p->smallest_bytes =
-        p->process_bytes + p->resident_bytes + p->state_bytes + p->scratch_bytes + p->slot_bytes;
-    if (p->smallest_bytes < slc_mem_usage_get().peak_rss_bytes && !SANITIZER)
-        p->smallest_bytes = slc_mem_usage_get().peak_rss_bytes + HEADROOM_BYTES;
+    return least > peak ? least : peak;
 }
 
-/* The largest chunk whose scratch stays below an eighth of the budget. Any chunk gives the same
- * results; a larger one reads each expert once for more tokens. */
+/* The largest chunk whose scratch stays below an eighth of the budget, and the smallest budget that
+ * any chunk allows. Every chunk gives the same results; a larger one reads each expert once for
+ * more tokens. */
 static void choose_chunk(slc_model *m, uint32_t wanted) {
-    uint32_t ctx = m->plan.ctx;
+    slc_plan *p = &m->plan;
+    uint32_t most = wanted ? wanted : MAX_CHUNK, least = wanted ? wanted : MIN_CHUNK;
 
-    if (wanted) {
-        set_scratch(m, wanted < ctx ? wanted : ctx);
-        return;
+    for (p->chunk = most;; p->chunk /= 2) {
+        if (p->chunk > p->ctx) p->chunk = p->ctx;
+        p->scratch_bytes = scratch_bytes(m, p->chunk);
+        if (p->chunk <= least) break;
+        if (p->scratch_bytes <= p->budget_bytes / 8 &&
+            least_bytes(p, p->scratch_bytes) <= p->budget_bytes)
+            break;
     }
-    for (uint32_t chunk = MAX_CHUNK;; chunk /= 2) {
-        set_scratch(m, chunk < ctx ? chunk : ctx);
-        if (chunk <= MIN_CHUNK) return;
-        if (m->plan.scratch_bytes <= m->plan.budget_bytes / 8 &&
-            m->plan.smallest_bytes <= m->plan.budget_bytes)
-            return;
-    }
+    p->smallest_bytes = least_bytes(p, scratch_bytes(m, least < p->chunk ? least : p->chunk));
 }
 
 /* Slots that `left` bytes hold, within what the options and the model allow. */
@@ -152,8 +151,8 @@ slc_status slc_plan_make(slc_model *m, const slc_model_options *opt, bool refuse
                         (double)p->budget_bytes / MIB, p->ctx, (double)p->smallest_bytes / MIB,
                         (unsigned long long)((p->smallest_bytes + MIB - 1) / MIB));
     }
-    return count_slots(m, opt, p->budget_bytes - p->smallest_bytes + p->slot_bytes, &p->n_slots,
-                       err);
+    return count_slots(m, opt, p->budget_bytes - least_bytes(p, p->scratch_bytes) + p->slot_bytes,
+                       &p->n_slots, err);
 }
 
 slc_status slc_plan_slots(const slc_model *m, const slc_model_options *opt, uint32_t *n_slots,

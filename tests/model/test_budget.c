@@ -85,7 +85,8 @@ static uint64_t smallest(const char *model, const char *more) {
     c = start(false, args);
     assert_int_equal(finish(&c, &peak), 0);
     assert_non_null(j = json_load_file(c.out, 0, &e));
-    bytes = (uint64_t)json_integer_value(json_object_get(j, "smallest_budget_bytes"));
+    bytes = (uint64_t)json_integer_value(
+        json_object_get(json_object_get(j, "plan"), "smallest_budget_bytes"));
     assert_true(bytes > MIB);
     json_decref(j);
     forget(&c);
