@@ -247,7 +247,7 @@ static bool check_dequant_row(kcase *c, uint32_t arg) {
 #define AFFINE(bits)                                                                               \
     {                                                                                              \
         "matmul_affine[" #bits "]", offsetof(slc_kernels, matmul_affine[bits]), check_affine,      \
-            bits, 300                                                                              \
+            bits, 150                                                                              \
     }
 
 const kcheck slc_kcheck_matmul[] = {
@@ -258,7 +258,7 @@ const kcheck slc_kcheck_matmul[] = {
     AFFINE(5),
     AFFINE(6),
     AFFINE(8),
-    {"matmul_f32", offsetof(slc_kernels, matmul_f32), check_f32, 0, 500},
+    {"matmul_f32", offsetof(slc_kernels, matmul_f32), check_f32, 0, 300},
     {"dequant_row", offsetof(slc_kernels, dequant_row), check_dequant_row, 0, 1000},
 };
 const size_t slc_kcheck_n_matmul = sizeof(slc_kcheck_matmul) / sizeof(*slc_kcheck_matmul);
