@@ -54,13 +54,12 @@ static inline float slc_siluf(float x) {
 }
 
 /* Relative error below 1e-15. exp: +inf above 709.78, 0 below -708.39 (no subnormals).
- * log: x > 0 and normal; 0 gives -inf, a negative number NaN, +inf itself. NaN gives NaN. */
+ * ln: x > 0 and normal; 0 gives -inf, a negative number NaN, +inf itself. NaN gives NaN. */
 double slc_exp(double x);
 double slc_ln(double x);
-/* x^y for x > 0 as exp(y log x): relative error about 1e-16 (1 + |y log x|). */
+/* x^y for x > 0 as exp(y ln x): relative error about 1e-16 (1 + |y ln x|). */
 double slc_pow(double x, double y);
-/* Absolute error below 1e-15 for |x| <= 1e6, growing in proportion beyond; past 2^30 both are NaN.
- */
+/* Absolute error below 1e-15 for |x| <= 1e6, growing in proportion beyond; past 2^30 both NaN. */
 void slc_sincos(double x, double *s, double *c);
 /* log(1 + exp(x)), rounded once from a double: correct to 1 ulp for every x. */
 float slc_softplusf(float x);

@@ -9,9 +9,10 @@
  *
  * Scales and biases of 8 rows x 8 groups are converted and transposed at once.
  *
- * One token unpacks and multiplies in registers. Several tokens share each unpacked group, kept as
- * int16 in a scratch of at most 2 KiB. The sums are exact and the float operations are the same, so
- * both give the same bits. Where fewer than eight rows are left, the last one fills the lanes. */
+ * One token unpacks and multiplies in registers, 4-bit codes by a shorter way. Several tokens share
+ * each unpacked group, kept as int16 in a scratch of at most 2 KiB. The sums are exact and the
+ * float operations are the same, so both give the same bits. Where fewer than eight rows are left,
+ * the last one fills the lanes. */
 #if defined(__x86_64__)
 
 #include "kernels/x86/avx2.h"
@@ -196,7 +197,6 @@ SLC_ALWAYS_INLINE void one_token(uint32_t bits, uint32_t unit, const slc_matrix 
                 nibble_order(x, group, swapped);
                 x = swapped;
             }
-
             if (row1 - row > ROWS) prefetch_next_rows(&s, g, group_bytes);
 
             __m256i sums = row_sums(bits, unit, s.codes, (size_t)g * group_bytes, x);
