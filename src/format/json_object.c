@@ -35,10 +35,27 @@ const json_t *slc_object_get(const slc_object *o, const char *key) {
     return v && !json_is_null(v) ? v : NULL;
 }
 
-const char *slc_json_text(const json_t *v, char *buf, size_t cap) {
-    size_t n = json_dumpb(v, buf, cap - 1, JSON_ENCODE_ANY | JSON_COMPACT);
+/* A text that is cut to fit, piece by piece. */
+typedef struct cut_text {
+    char *buf;
+    size_t used, cap;
+} cut_text;
 
-    buf[n < cap - 1 ? n : cap - 1] = 0;
+static int put_piece(const char *piece, size_t n, void *user) {
+    cut_text *t = user;
+    size_t left = t->cap - 1 - t->used;
+
+    if (n > left) n = left;
+    memcpy(t->buf + t->used, piece, n);
+    t->used += n;
+    return 0;
+}
+
+const char *slc_json_text(const json_t *v, char *buf, size_t cap) {
+    cut_text t = {.buf = buf, .cap = cap};
+
+    json_dump_callback(v, put_piece, &t, JSON_ENCODE_ANY | JSON_COMPACT);
+    buf[t.used] = 0;
     return buf;
 }
 

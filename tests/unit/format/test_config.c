@@ -255,6 +255,19 @@ static void values_that_contradict_each_other_are_refused(void **state) {
                    "intermediate_size is missing");
 }
 
+/* Messages show the beginning of a value that is too long for them, and nothing else. */
+static void long_values_are_cut(void **state) {
+    char text[400], x[301];
+
+    memset(x, 'x', 300);
+    x[300] = 0;
+    snprintf(text, sizeof(text), ",\"hidden_act\":\"%s\"", x);
+    refuse("", text, SLC_E_UNSUPPORTED, "hidden_act is \"xxxxxxxxxxxxxxxx");
+    refuse("", text, SLC_E_UNSUPPORTED, "xxxxxxxxxxxxxxxx, expected \"silu\"");
+    snprintf(text, sizeof(text), ",\"hidden_act\":[\"a\",\"%s\"]", x);
+    refuse("", text, SLC_E_UNSUPPORTED, "[\"a\",\"xxxxxxxxxxxxxxxx");
+}
+
 static void unsupported_features_are_named_with_value(void **state) {
     static const struct {
         const char *text, *says;
@@ -412,6 +425,7 @@ int main(void) {
         cmocka_unit_test(stop_ids_are_a_union_in_order),
         cmocka_unit_test(values_out_of_range_are_named),
         cmocka_unit_test(values_that_contradict_each_other_are_refused),
+        cmocka_unit_test(long_values_are_cut),
         cmocka_unit_test(unsupported_features_are_named_with_value),
         cmocka_unit_test(malformed_files_are_refused),
         cmocka_unit_test(sampling_defaults_are_read),
