@@ -61,7 +61,8 @@ typedef struct slc_text_file {
 slc_status slc_opening_read_text(slc_opening *o, const char *name, uint64_t max_bytes,
                                  slc_text_file *out) SLC_MUST_CHECK;
 void slc_text_file_deinit(slc_text_file *f);
-/* malloc'd dir/name if that exists, else NULL. */
+/* malloc'd dir/name if there is such a name, else NULL. A link to nothing is there: what it should
+ * have led to was meant, so opening it says that it is missing. */
 char *slc_opening_existing(const slc_opening *o, const char *name);
 /* Opens the weight files and fills the set. */
 slc_status slc_opening_files(slc_opening *o) SLC_MUST_CHECK;

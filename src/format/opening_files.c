@@ -55,7 +55,7 @@ char *slc_opening_existing(const slc_opening *o, const char *name) {
     char *path = join(o, name);
     struct stat st;
 
-    if (path && stat(path, &st) == 0) return path;
+    if (path && (lstat(path, &st) == 0 || errno != ENOENT)) return path;
     free(path);
     return NULL;
 }
@@ -98,9 +98,11 @@ static slc_status check_shards_exist(slc_opening *o, const slc_index *x) {
     uint32_t missing = 0;
 
     for (uint32_t i = 0; i < x->n_files; i++) {
-        char *path = slc_opening_existing(o, x->files[i]);
+        char *path = join(o, x->files[i]);
+        struct stat st;
 
-        if (!path) {
+        if (!path) return no_memory(o, "a path");
+        if (stat(path, &st)) {
             missing++;
             if (used < sizeof(names))
                 used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s",

@@ -22,7 +22,6 @@
 
 #include "base/alloc.h"
 #include "base/fail.h"
-#include "io/file.h"
 
 #define CHUNK_BYTES ((size_t)64 << 10)
 #define MAX_DEPTH   8u
@@ -240,11 +239,23 @@ static bool is_off(const struct value *v) {
     return false;
 }
 
+/* ---- sections: the top-level values that matter ---- */
+
+static bool is_section(const struct reader *r) {
+    return r->depth == 1 && r->path[0] >= KEY_ADDED_TOKENS && r->path[0] <= KEY_MODEL;
+}
+
+static int wrong_section(struct reader *r) {
+    return damaged(r, key_names[r->path[0]],
+                   r->path[0] == KEY_ADDED_TOKENS ? "an array" : "an object");
+}
+
 /* ---- added_tokens ---- */
 
 static int added_value(struct reader *r, const struct value *v) {
     struct added *a = &r->item;
 
+    if (r->depth == 2) return damaged(r, "added_tokens: an entry", "an object");
     if (r->depth != 3) return 1;
     switch (r->path[2]) {
     case KEY_ID:
@@ -381,6 +392,8 @@ static int model_option(struct reader *r, const struct value *v) {
     case KEY_TYPE:
         if (!is_text(v, "BPE")) return refuse(r, "model", "of a type other than BPE");
         return 1;
+    case KEY_VOCAB: return damaged(r, "model: vocab", "an object");
+    case KEY_MERGES: return damaged(r, "model: merges", "an array");
     case KEY_IGNORE_MERGES: r->out->ignore_merges = is_true(v); return 1;
     case KEY_DROPOUT:
     case KEY_CONTINUING_SUBWORD_PREFIX:
@@ -456,6 +469,7 @@ static int on_value(struct reader *r, const struct value *v) {
     if (r->deeper || !r->depth) return 1;
     if (in_model(r, KEY_MERGES)) return merge_value(r, v);
     if (r->only_merges) return 1;
+    if (is_section(r)) return v->kind == IS_NULL || wrong_section(r);
     if (in_model(r, KEY_VOCAB)) return vocab_value(r, v);
     if (r->depth == 2 && r->path[0] == KEY_MODEL) return model_option(r, v);
     if (r->path[0] == KEY_ADDED_TOKENS) return added_value(r, v);
@@ -499,6 +513,7 @@ static int on_start(struct reader *r, bool is_array) {
         return 1;
     }
     if (r->depth == 0 && is_array) return damaged(r, "tokenizer", "a JSON object");
+    if (is_section(r) && is_array != (r->path[0] == KEY_ADDED_TOKENS)) return wrong_section(r);
     if (top && r->path[1] == KEY_VOCAB) {
         if (is_array) return damaged(r, "model: vocab", "an object");
         if (r->has_model && !r->only_merges)
@@ -517,7 +532,10 @@ static int on_start(struct reader *r, bool is_array) {
         if (!is_array || r->depth != 3) return damaged(r, "model: a merge", "two strings");
         r->n_pair = 0;
     }
-    if (r->depth == 2 && r->path[0] == KEY_ADDED_TOKENS) r->item = (struct added){.id = -1};
+    if (r->depth == 2 && r->path[0] == KEY_ADDED_TOKENS) {
+        if (is_array) return damaged(r, "added_tokens: an entry", "an object");
+        r->item = (struct added){.id = -1};
+    }
     r->path[r->depth++] = is_array ? KEY_ITEM : KEY_OTHER;
     if (in_pipeline(r) && !is_array && (r->depth == 2 || r->depth == 4))
         component_reset(&r->part[r->depth == 4]);
@@ -574,6 +592,7 @@ struct source {
     const char *name;
     uint64_t bytes;
     const slc_file *file; /* NULL: memory */
+    uint64_t off;         /* in the file */
     const char *memory;
     char *chunk; /* [CHUNK_BYTES], for a file */
 };
@@ -603,7 +622,8 @@ static slc_status parse_all(struct reader *r, yajl_handle y, const struct source
         size_t n = left < CHUNK_BYTES ? (size_t)left : CHUNK_BYTES;
         const char *chunk = src->file ? src->chunk : src->memory + at;
 
-        if (src->file && (rc = slc_file_read(src->file, at, src->chunk, n, r->err))) return rc;
+        if (src->file && (rc = slc_file_read(src->file, src->off + at, src->chunk, n, r->err)))
+            return rc;
         if (yajl_parse(y, (const unsigned char *)chunk, n)) return parse_failed(r, y, src, at);
         at += n;
     }
@@ -668,6 +688,7 @@ static slc_status check_all(struct reader *r) {
                             "model with unk_token or byte_fallback and no token for byte 0x%02x",
                             b);
     }
+    if (!r->has_merges) return slc_fail(r->err, SLC_E_FORMAT, "the model has no merges");
     return SLC_OK;
 }
 
@@ -706,20 +727,16 @@ static slc_status read_into(const struct source *src, slc_tokenizer_json *out, s
     return rc;
 }
 
-slc_status slc_tokenizer_json_read(const char *path, slc_tokenizer_json *out, slc_err *err) {
-    struct source src = {.name = path};
-    slc_file file;
+slc_status slc_tokenizer_json_read(const slc_file *file, uint64_t off, uint64_t bytes,
+                                   const char *name, slc_tokenizer_json *out, slc_err *err) {
+    struct source src = {.name = name, .bytes = bytes, .file = file, .off = off};
     slc_status rc;
 
     *out = (slc_tokenizer_json){0};
-    if ((rc = slc_file_open(&file, path, err))) return rc;
-    src.file = &file;
-    src.bytes = file.size_bytes;
     src.chunk = slc_calloc(CHUNK_BYTES, 1);
     rc = src.chunk ? read_into(&src, out, err)
-                   : slc_fail(err, SLC_E_NOMEM, "%s: no memory to read it", path);
+                   : slc_fail(err, SLC_E_NOMEM, "%s: no memory to read it", name);
     free(src.chunk);
-    slc_file_close(&file);
     return rc;
 }
 

@@ -451,6 +451,22 @@ static void a22_links_are_followed_and_names_stay_inside(void **state) {
     must_refuse(SLC_E_FORMAT, "../../secret.safetensors");
 }
 
+/* A model cache whose download broke off may hold links to nothing. */
+static void links_to_nothing_are_missing_files(void **state) {
+    static const char *const names[] = {"generation_config.json", "model.safetensors.index.json"};
+
+    put(tiny_create((tiny_options){0}));
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+        assert_int_equal(symlink("../../blobs/none", in_dir(names[i])), 0);
+        must_refuse(SLC_E_IO, names[i]);
+        unlink(in_dir(names[i]));
+    }
+    put(tiny_create((tiny_options){.n_files = 3}));
+    unlink(in_dir("model-00002-of-00003.safetensors"));
+    assert_int_equal(symlink("none", in_dir("model-00002-of-00003.safetensors")), 0);
+    must_refuse(SLC_E_FORMAT, "1 of 3 files it names are missing: model-00002");
+}
+
 static void a24_siblings_are_found_beside_the_link(void **state) {
     static const char *const given[] = {"snapshots/x/config.json",
                                         "snapshots/x/model-00002-of-00002.safetensors",
@@ -700,6 +716,7 @@ int main(void) {
         CASE(a18_unquantised_modules_may_be_claimed_or_not),
         CASE(a20_side_towers_are_skipped_with_one_line),
         CASE(a22_links_are_followed_and_names_stay_inside),
+        CASE(links_to_nothing_are_missing_files),
         CASE(a24_siblings_are_found_beside_the_link),
         CASE(a25_no_stop_id_is_a_warning),
         CASE(a27_layouts_give_the_same_bytes),

@@ -73,7 +73,8 @@ static void reads_merges_in_every_form_and_place(void **state) {
 static void reads_the_settings(void **state) {
     slc_tokenizer_json t;
 
-    parse(WITH("\"normalizer\": {\"type\": \"NFC\"}, \"decoder\": null, \"post_processor\": null"),
+    parse(WITH("\"normalizer\": {\"type\": \"NFC\"}, \"decoder\": null, \"post_processor\": null, "
+               "\"added_tokens\": null"),
           &t);
     assert_true(t.nfc);
     assert_null(t.split);
@@ -194,6 +195,16 @@ static void reports_what_is_damaged(void **state) {
         {WITH_MODEL(VOCAB ", \"merges\": [[\"a\", \"b\", \"b\"]]"), "two strings"},
         {WITH_MODEL(VOCAB ", \"merges\": [[[\"a\"], \"b\"]]"), "two strings"},
         {WITH_MODEL(VOCAB ", \"merges\": [5]"), "string"},
+        {WITH_MODEL(VOCAB), "no merges"},
+        {WITH_MODEL(VOCAB ", \"merges\": null"), "array"},
+        {WITH_MODEL("\"vocab\": \"a\""), "object"},
+        {WITH("\"normalizer\": \"Lowercase\""), "normalizer: expected an object"},
+        {WITH("\"normalizer\": [{\"type\": \"NFC\"}]"), "normalizer: expected an object"},
+        {"{\"model\": [{" VOCAB "}]}", "model: expected an object"},
+        {WITH("\"added_tokens\": 7"), "added_tokens: expected an array"},
+        {WITH("\"added_tokens\": {\"a\": {\"id\": 7}}"), "added_tokens: expected an array"},
+        {WITH("\"added_tokens\": [7]"), "entry: expected an object"},
+        {WITH("\"added_tokens\": [[7]]"), "entry: expected an object"},
         {WITH("\"added_tokens\": [{\"content\": \"x\"}]"), "id"},
         {WITH("\"added_tokens\": [{\"id\": \"7\", \"content\": \"x\"}]"), "id"},
         {WITH("\"added_tokens\": [{\"id\": 7, \"content\": \"ab\"}]"), "disagrees"},
