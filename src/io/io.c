@@ -66,7 +66,8 @@ static void tell_refusal(slc_io *io, const slc_io_read *r) {
 static void settle_error(slc_io *io, slc_io_read *r) {
     uint64_t delay;
 
-    if (r->result == -EINTR) {
+    /* the kernel cancels what a thread has submitted when that thread ends; the owner may change */
+    if (r->result == -EINTR || r->result == -ECANCELED) {
         slc_read_list_push_front(&io->waiting, r);
         return;
     }

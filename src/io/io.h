@@ -2,8 +2,8 @@
  * pool).
  *
  * One thread owns an slc_io: it submits and reaps. A read owns its buffer from submit until it is
- * reaped. Short reads are continued, EINTR/EAGAIN retried, transient EIO retried a bounded number
- * of times; what is reaped is either complete or failed for good. */
+ * reaped. Short reads are continued, interrupted ones repeated, errors that may pass (sys.h)
+ * retried a bounded number of times; what is reaped is either complete or failed for good. */
 #ifndef SLC_IO_IO_H
 #define SLC_IO_IO_H
 

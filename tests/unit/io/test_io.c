@@ -312,6 +312,18 @@ static void b19_back_off_holds_up_nobody(void **state) {
     assert_true(slc_now_ns() - begin >= 341000000u);
 }
 
+static void a_cancelled_attempt_is_repeated(void **state) {
+    world *w = *state;
+
+    start(w, 0);
+    for (uint32_t nth = 1; nth <= 3; nth++) {
+        w->faults.fail_nth = w->faults.n_reads + nth;
+        w->faults.fail_errno = ECANCELED;
+        run_round(w, 3);
+        assert_int_equal(w->faults.n_reads, w->faults.fail_nth - nth + 4);
+    }
+}
+
 static void any_other_error_fails_at_once(void **state) {
     world *w = *state;
     static const int errors[] = {EBADF, EISDIR, EPERM, ENXIO};
@@ -415,6 +427,7 @@ int main(void) {
         CASE(b19_a_passing_error_is_retried),
         CASE(b19_a_lasting_error_fails_in_time),
         CASE(b19_back_off_holds_up_nobody),
+        CASE(a_cancelled_attempt_is_repeated),
         CASE(any_other_error_fails_at_once),
         CASE(every_nth_failure_hits_one_read),
         CASE(b08_a_refused_direct_read_goes_through_the_cache),
