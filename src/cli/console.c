@@ -4,6 +4,7 @@
 #include "cli/console.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -91,6 +92,8 @@ bool slc_console_write(slc_console *con, const char *text, size_t n) {
             n -= (size_t)wrote;
         } else if (errno == EPIPE) {
             con->closed = true;
+        } else if (errno == EAGAIN) { /* whoever shares the pipe has made it non-blocking */
+            poll(&(struct pollfd){.fd = STDOUT_FILENO, .events = POLLOUT}, 1, -1);
         } else if (errno != EINTR) {
             con->out_errno = errno;
         }

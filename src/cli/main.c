@@ -1,4 +1,5 @@
 /* The entry: picks the subcommand, parses its options, turns outcomes into exit codes. */
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,9 +41,14 @@ static void print_help(const slc_command *c) {
     printf("\n%s", exit_codes);
 }
 
-/* The code of a command that only printed help: failure if that could not be written. */
+/* The code of a command that only printed help: failure if that could not be written, unless its
+ * reader has seen enough. */
 static int printed(void) {
-    return fflush(stdout) ? SLC_EXIT_FAILURE : SLC_EXIT_OK;
+    if (!fflush(stdout) && !ferror(stdout)) return SLC_EXIT_OK;
+    if (errno == EPIPE) return SLC_EXIT_OK;
+    fprintf(stderr, "sluice: the text could not be written to standard output: %s\n",
+            strerror(errno));
+    return SLC_EXIT_FAILURE;
 }
 
 static int usage_error(const char *command, const slc_err *err) {
