@@ -32,7 +32,7 @@ typedef struct slc_err {
     char msg[512];
 } slc_err;
 
-/* "out of memory", "input/output error", ...: a static string, never NULL. */
+/* "not enough memory", "input/output error", ...: a static string, never NULL. */
 SLC_API const char *slc_status_str(slc_status s);
 
 #ifdef __cplusplus

@@ -27,20 +27,21 @@ void *slc_realloc(void *p, size_t n, size_t size) {
 }
 
 slc_status slc_map_alloc(size_t bytes, bool huge, void **out, slc_err *err) {
-    size_t slack = huge ? HUGE_PAGE_BYTES : 0;
+    size_t slack = huge ? HUGE_PAGE_BYTES : 0, page = (size_t)sysconf(_SC_PAGESIZE);
     uint8_t *p, *start;
 
     *out = NULL;
-    if (bytes > SIZE_MAX - slack) return slc_fail(err, SLC_E_NOMEM, "a mapping is too large");
+    if (bytes > SIZE_MAX - slack - page)
+        return slc_fail(err, SLC_E_NOMEM, "a mapping is too large");
+    bytes = slc_align_up(bytes, page);
     p = mmap(NULL, bytes + slack, PROT_READ | PROT_WRITE,
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED) return slc_fail_errno(err, errno, "cannot map %zu bytes", bytes);
     start = huge ? (uint8_t *)slc_align_up((uintptr_t)p, HUGE_PAGE_BYTES) : p;
     if (huge) { /* give back what lies before and after the aligned part */
-        size_t page = (size_t)sysconf(_SC_PAGESIZE), end = slc_align_up(bytes, page);
-        size_t head = (size_t)(start - p), tail = slack - head - (end - bytes);
+        size_t head = (size_t)(start - p);
         if (head) munmap(p, head);
-        if (tail >= page) munmap(start + end, slc_align_down(tail, page));
+        munmap(start + bytes, slack - head);
         madvise(start, bytes, MADV_HUGEPAGE);
     } else {
         madvise(start, bytes, MADV_NOHUGEPAGE);
@@ -80,8 +81,9 @@ slc_status slc_arena_alloc(slc_arena *a, bool huge, slc_err *err) {
 void *slc_arena_take(slc_arena *a, size_t n, size_t size) {
     size_t bytes, end, at = a->used;
 
-    slc_assert(slc_mul(n, size, &bytes) && slc_add(at, bytes + SLC_SIMD_ALIGN, &end));
-    a->used = slc_align_up(at + bytes, SLC_SIMD_ALIGN);
+    slc_assert(slc_mul(n, size, &bytes) && slc_add(at, bytes, &end));
+    slc_assert(end <= SIZE_MAX - SLC_SIMD_ALIGN);
+    a->used = slc_align_up(end, SLC_SIMD_ALIGN);
     if (!a->base) return NULL;
     slc_assert(a->used <= a->cap);
     return a->base + at;
