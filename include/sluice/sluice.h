@@ -47,6 +47,11 @@ typedef struct slc_model_options {
     bool exact;                  /* false; f32 activations and f32 KV, for comparison */
     const char *cpu_level;       /* NULL: "auto"; "scalar", "avx2": cap */
     const char *io;              /* NULL: "auto"; "uring", "threads" */
+    const char *stream_mode;     /* NULL: "full"; "seed", "serial": how the original did it */
+    const char *policy;          /* NULL: "best"; "lru", "lfu-decay": which expert is given up */
+    const char *predict;         /* NULL: "auto"; "off", or a list of "previous", "next", "ahead2",
+                                    "prompt": what is read before it is asked for */
+    const char *trace;           /* NULL: none; file that every expert request is recorded to */
     slc_log_fn *log;             /* NULL: silent */
     void *log_user;
     int log_level; /* 1 */
