@@ -22,6 +22,7 @@
 
 #include "base/alloc.h"
 #include "base/fail.h"
+#include "io/file.h"
 
 #define CHUNK_BYTES ((size_t)64 << 10)
 #define MAX_DEPTH   8u
@@ -592,7 +593,6 @@ struct source {
     const char *name;
     uint64_t bytes;
     const slc_file *file; /* NULL: memory */
-    uint64_t off;         /* in the file */
     const char *memory;
     char *chunk; /* [CHUNK_BYTES], for a file */
 };
@@ -622,8 +622,7 @@ static slc_status parse_all(struct reader *r, yajl_handle y, const struct source
         size_t n = left < CHUNK_BYTES ? (size_t)left : CHUNK_BYTES;
         const char *chunk = src->file ? src->chunk : src->memory + at;
 
-        if (src->file && (rc = slc_file_read(src->file, src->off + at, src->chunk, n, r->err)))
-            return rc;
+        if (src->file && (rc = slc_file_read(src->file, at, src->chunk, n, r->err))) return rc;
         if (yajl_parse(y, (const unsigned char *)chunk, n)) return parse_failed(r, y, src, at);
         at += n;
     }
@@ -727,16 +726,20 @@ static slc_status read_into(const struct source *src, slc_tokenizer_json *out, s
     return rc;
 }
 
-slc_status slc_tokenizer_json_read(const slc_file *file, uint64_t off, uint64_t bytes,
-                                   const char *name, slc_tokenizer_json *out, slc_err *err) {
-    struct source src = {.name = name, .bytes = bytes, .file = file, .off = off};
+slc_status slc_tokenizer_json_read(const char *path, slc_tokenizer_json *out, slc_err *err) {
+    struct source src = {.name = path};
+    slc_file file;
     slc_status rc;
 
     *out = (slc_tokenizer_json){0};
+    if ((rc = slc_file_open(&file, path, err))) return rc;
+    src.file = &file;
+    src.bytes = file.size_bytes;
     src.chunk = slc_calloc(CHUNK_BYTES, 1);
     rc = src.chunk ? read_into(&src, out, err)
-                   : slc_fail(err, SLC_E_NOMEM, "%s: no memory to read it", name);
+                   : slc_fail(err, SLC_E_NOMEM, "%s: no memory to read it", path);
     free(src.chunk);
+    slc_file_close(&file);
     return rc;
 }
 
