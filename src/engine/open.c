@@ -105,6 +105,16 @@ uint32_t slc_model_n_ids(const slc_model *m) {
     return n < v ? n : v;
 }
 
+/* A checkpoint without one is run by token ids alone. */
+static slc_status open_tokenizer(slc_model *m, slc_err *err) {
+    slc_side_text t;
+    slc_status rc = slc_side_text_open(m->ckpt, SLC_TEXT_TOKENIZER, &t, err);
+
+    if (!rc && t.file) rc = slc_tokenizer_open_text(&t, &m->tok, err);
+    slc_side_text_close(&t);
+    return rc;
+}
+
 /* Everything small, and the plan. */
 static slc_status prepare(slc_model *m, const char *path, const slc_model_options *opt, bool refuse,
                           slc_err *err) {
@@ -113,8 +123,7 @@ static slc_status prepare(slc_model *m, const char *path, const slc_model_option
     m->log = (slc_log){.user = opt->log_user, .max_level = (slc_log_level)opt->log_level};
     m->log.sink = (void (*)(void *, slc_log_level, const char *))opt->log;
     if ((rc = slc_checkpoint_open(path, &m->log, &m->ckpt, err))) return rc;
-    if (m->ckpt->tokenizer_path && (rc = slc_tokenizer_open(m->ckpt->tokenizer_path, &m->tok, err)))
-        return rc;
+    if ((rc = open_tokenizer(m, err))) return rc;
     init_stop_ids(m);
     if ((rc = init_cpu(m, opt, err))) return rc;
     if (slc_config_is_moe(slc_model_config(m)) && (rc = init_io(m, opt, err))) return rc;

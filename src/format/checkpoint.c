@@ -3,7 +3,9 @@
  * layer, plus a table of places for checkpoints that store every expert by itself. */
 #include "format/checkpoint.h"
 
+#include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,36 +13,48 @@
 #include "base/assert.h"
 #include "base/fail.h"
 #include "format/opening.h"
+#include "format/pack.h"
 #include "format/qwen3_5_names.h"
 
 enum { CONFIG_MAX_BYTES = 16 << 20 };
 
 /* ---- configuration files ---- */
 
+/* Reads one of the two; *text stays NULL where there is no such text. */
+static slc_status read_json(slc_opening *o, slc_text_kind kind, slc_text_file *f) {
+    *f = (slc_text_file){0};
+    if (asprintf(&f->path, "%s/%s", o->c->dir, slc_text_names[kind]) < 0) {
+        f->path = NULL;
+        return slc_fail(o->err, SLC_E_NOMEM, "%s: no memory for a path", o->c->dir);
+    }
+    return slc_side_text_read(o->c, kind, CONFIG_MAX_BYTES, &f->text, &f->n, o->err);
+}
+
 static slc_status read_main_config(slc_opening *o) {
     slc_text_file f;
-    slc_status rc = slc_opening_read_text(o, "config.json", CONFIG_MAX_BYTES, &f);
+    slc_status rc = read_json(o, SLC_TEXT_CONFIG, &f);
 
-    if (!rc) rc = slc_config_parse(f.text, f.n, f.path, &o->c->cfg, &o->claims, o->err);
+    if (!rc && !f.text)
+        rc = slc_fail_errno(o->err, ENOENT, "%s: cannot open", f.path);
+    else if (!rc)
+        rc = slc_config_parse(f.text, f.n, f.path, &o->c->cfg, &o->claims, o->err);
     slc_text_file_deinit(&f);
     return rc;
 }
 
 static slc_status read_generation_config(slc_opening *o) {
     slc_text_file f;
-    slc_status rc = slc_opening_read_text(o, "generation_config.json", CONFIG_MAX_BYTES, &f);
+    slc_status rc = read_json(o, SLC_TEXT_GENERATION_CONFIG, &f);
 
-    if (!rc) rc = slc_config_parse_generation(f.text, f.n, f.path, &o->c->cfg, o->err);
+    if (!rc && f.text) rc = slc_config_parse_generation(f.text, f.n, f.path, &o->c->cfg, o->err);
     slc_text_file_deinit(&f);
     return rc;
 }
 
 static slc_status read_config(slc_opening *o) {
-    char *generation = slc_opening_existing(o, "generation_config.json");
     slc_status rc = read_main_config(o);
 
-    if (!rc && generation) rc = read_generation_config(o);
-    free(generation);
+    if (!rc) rc = read_generation_config(o);
     if (!rc && o->c->cfg.n_stop_ids == 0)
         slc_logf(o->log, SLC_LOG_WARN,
                  "%s: neither config.json nor generation_config.json has an eos_token_id",
@@ -95,21 +109,27 @@ static void report_leftovers(slc_opening *o) {
 
 /* ---- open and close ---- */
 
+static slc_status open_folder(slc_opening *o) {
+    slc_status rc;
+
+    if ((rc = slc_opening_files(o))) return rc;
+    if ((rc = slc_opening_weights(o))) return rc;
+    if ((rc = slc_opening_experts(o))) return rc;
+    report_leftovers(o);
+    return SLC_OK;
+}
+
 static slc_status open_steps(slc_opening *o, const char *path) {
     slc_checkpoint *c = o->c;
     slc_status rc;
 
-    if ((rc = slc_opening_folder(o, path))) return rc;
+    if ((rc = slc_pack_find(path, &c->dir, o->err))) return rc;
+    if ((rc = c->dir ? slc_pack_load(o) : slc_opening_folder(o, path))) return rc;
     if ((rc = read_config(o))) return rc;
-    if ((rc = slc_opening_files(o))) return rc;
     if (!(c->layers = slc_calloc(c->cfg.n_layers, sizeof(*c->layers))))
         return slc_fail(o->err, SLC_E_NOMEM, "%s: no memory for %u layers", c->dir,
                         c->cfg.n_layers);
-    if ((rc = slc_opening_weights(o))) return rc;
-    if ((rc = slc_opening_experts(o))) return rc;
-    report_leftovers(o);
-    c->tokenizer_path = slc_opening_existing(o, "tokenizer.json");
-    return SLC_OK;
+    return c->pack ? slc_pack_bind(o) : open_folder(o);
 }
 
 slc_status slc_checkpoint_open(const char *path, const slc_log *log, slc_checkpoint **out,
@@ -137,7 +157,7 @@ void slc_checkpoint_close(slc_checkpoint *c) {
     free(c->files);
     free(c->places);
     free(c->layers);
-    free(c->tokenizer_path);
+    slc_pack_index_destroy(c->pack);
     free(c->dir);
     free(c);
 }

@@ -1,11 +1,13 @@
-/* A checkpoint folder: its files, its configuration, and where every weight of the model lies.
+/* A checkpoint, a folder or a pack: its files, its configuration, and where every weight of the
+ * model lies.
  *
  * Open checks everything that can be checked without reading weights: every shard the index names
  * exists and is as long as its header says, index and headers agree, every tensor the architecture
  * needs is there with the shape that the config implies, encodings are derived from shapes and
  * agree with the quantization block. Layouts accepted: MLX (stacked switch_mlp), original Hugging
- * Face (fused experts.gate_up_proj), per-expert tensors; names under any accepted prefix. Immutable
- * after open; any thread may read it. */
+ * Face (fused experts.gate_up_proj), per-expert tensors; names under any accepted prefix; or all of
+ * it in one file made for reading (docs/formats/pack.md). Immutable after open; any thread may read
+ * it. */
 #ifndef SLC_FORMAT_CHECKPOINT_H
 #define SLC_FORMAT_CHECKPOINT_H
 
@@ -14,6 +16,7 @@
 
 #include "base/log.h"
 #include "format/config.h"
+#include "format/side_text.h"
 #include "io/file.h"
 #include "quant/matrix.h"
 #include "sluice/status.h"
@@ -81,7 +84,7 @@ typedef struct slc_layer_map {
 } slc_layer_map;
 
 typedef struct slc_checkpoint {
-    char *dir; /* as given by the user */
+    char *dir; /* as given by the user; the path of a pack */
     slc_config cfg;
     slc_file *files; /* [n_files], opened */
     uint32_t n_files;
@@ -91,10 +94,11 @@ typedef struct slc_checkpoint {
     bool tied;              /* lm_head is the embedding */
     uint64_t ignored_bytes; /* vision and mtp tensors */
     struct slc_expert_places *places; /* private: see slc_checkpoint_expert */
-    char *tokenizer_path;             /* dir/tokenizer.json, NULL if there is none */
+    struct slc_pack_index *pack;      /* NULL: a folder; see pack_index.h */
 } slc_checkpoint;
 
-/* `path` is a folder, or a file in it (config.json, a shard). Log lines: files in the folder that
+/* `path` is a folder, or a file in it (config.json, a shard), or a pack, or a folder with nothing
+ * but a pack in it. Log lines: files in the folder that
  * the index does not name, side towers skipped with count and bytes, unknown tensors, no stop id.
  */
 slc_status slc_checkpoint_open(const char *path, const slc_log *log, slc_checkpoint **out,
@@ -106,5 +110,15 @@ slc_extent slc_checkpoint_expert(const slc_checkpoint *c, uint32_t layer, uint32
                                  int part);
 /* Sum of all parts of one expert of a layer (all experts of a layer have the same size). */
 uint64_t slc_checkpoint_expert_bytes(const slc_checkpoint *c, uint32_t layer);
+
+/* The one range of a pack that holds all parts of an expert, each at the place
+ * slc_checkpoint_expert gives: aligned to 4096, so that one direct read brings the whole expert.
+ * bytes == 0 for a folder, whose parts lie apart. */
+slc_extent slc_checkpoint_expert_record(const slc_checkpoint *c, uint32_t layer, uint32_t expert);
+/* Whether an expert's bytes, as read, are those that were packed; parts that the encoding has not
+ * are ignored. True for a folder, which carries no hashes. Any thread; about a millisecond for 10
+ * MB. */
+bool slc_checkpoint_verify_expert(const slc_checkpoint *c, uint32_t layer, uint32_t expert,
+                                  const uint8_t *part[SLC_N_PROJ][SLC_N_PARTS]);
 
 #endif

@@ -22,7 +22,6 @@
 
 #include "base/alloc.h"
 #include "base/fail.h"
-#include "io/file.h"
 
 #define CHUNK_BYTES ((size_t)64 << 10)
 #define MAX_DEPTH   8u
@@ -593,6 +592,7 @@ struct source {
     const char *name;
     uint64_t bytes;
     const slc_file *file; /* NULL: memory */
+    uint64_t off;         /* in the file */
     const char *memory;
     char *chunk; /* [CHUNK_BYTES], for a file */
 };
@@ -622,7 +622,8 @@ static slc_status parse_all(struct reader *r, yajl_handle y, const struct source
         size_t n = left < CHUNK_BYTES ? (size_t)left : CHUNK_BYTES;
         const char *chunk = src->file ? src->chunk : src->memory + at;
 
-        if (src->file && (rc = slc_file_read(src->file, at, src->chunk, n, r->err))) return rc;
+        if (src->file && (rc = slc_file_read(src->file, src->off + at, src->chunk, n, r->err)))
+            return rc;
         if (yajl_parse(y, (const unsigned char *)chunk, n)) return parse_failed(r, y, src, at);
         at += n;
     }
@@ -726,20 +727,17 @@ static slc_status read_into(const struct source *src, slc_tokenizer_json *out, s
     return rc;
 }
 
-slc_status slc_tokenizer_json_read(const char *path, slc_tokenizer_json *out, slc_err *err) {
-    struct source src = {.name = path};
-    slc_file file;
+slc_status slc_tokenizer_json_read(const slc_side_text *text, slc_tokenizer_json *out,
+                                   slc_err *err) {
+    struct source src = {
+        .name = text->file->path, .bytes = text->bytes, .file = text->file, .off = text->off};
     slc_status rc;
 
     *out = (slc_tokenizer_json){0};
-    if ((rc = slc_file_open(&file, path, err))) return rc;
-    src.file = &file;
-    src.bytes = file.size_bytes;
     src.chunk = slc_calloc(CHUNK_BYTES, 1);
     rc = src.chunk ? read_into(&src, out, err)
-                   : slc_fail(err, SLC_E_NOMEM, "%s: no memory to read it", path);
+                   : slc_fail(err, SLC_E_NOMEM, "%s: no memory to read it", src.name);
     free(src.chunk);
-    slc_file_close(&file);
     return rc;
 }
 

@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "format/side_text.h"
 #include "format/vocab.h"
 #include "sluice/status.h"
 
@@ -34,8 +35,8 @@ typedef struct slc_tokenizer_json {
     char *split;          /* regular expression whose matches are pieces; NULL: no splitting */
 } slc_tokenizer_json;
 
-/* Reads the file in small chunks; it is never held as a whole. */
-slc_status slc_tokenizer_json_read(const char *path, slc_tokenizer_json *out,
+/* Reads the text in small chunks; it is never held as a whole. */
+slc_status slc_tokenizer_json_read(const slc_side_text *text, slc_tokenizer_json *out,
                                    slc_err *err) SLC_MUST_CHECK;
 /* The same from memory; `name` is for messages. */
 slc_status slc_tokenizer_json_parse(const char *json, size_t n, const char *name,

@@ -91,21 +91,32 @@ static slc_status init(slc_tokenizer *t, slc_err *err) {
     return slc_splitter_create(f->split, false, &t->split, err);
 }
 
-slc_status slc_tokenizer_open(const char *path, slc_tokenizer **out, slc_err *err) {
+slc_status slc_tokenizer_open_text(const slc_side_text *text, slc_tokenizer **out, slc_err *err) {
     slc_tokenizer *t = slc_calloc(1, sizeof(*t));
+    const char *name = text->file->path;
     slc_status rc;
 
     *out = NULL;
-    if (!t) return slc_fail(err, SLC_E_NOMEM, "%s: no memory for the tokenizer", path);
-    if ((rc = slc_tokenizer_json_read(path, &t->file, err))) goto out;
+    if (!t) return slc_fail(err, SLC_E_NOMEM, "%s: no memory for the tokenizer", name);
+    if ((rc = slc_tokenizer_json_read(text, &t->file, err))) goto out;
     if ((rc = init(t, err))) {
-        slc_fail_context(err, "%s", path);
+        slc_fail_context(err, "%s", name);
         goto out;
     }
     *out = t;
     t = NULL;
 out:
     slc_tokenizer_close(t);
+    return rc;
+}
+
+slc_status slc_tokenizer_open(const char *path, slc_tokenizer **out, slc_err *err) {
+    slc_side_text text;
+    slc_status rc = slc_side_text_open_file(path, &text, err);
+
+    *out = NULL;
+    if (!rc) rc = slc_tokenizer_open_text(&text, out, err);
+    slc_side_text_close(&text);
     return rc;
 }
 

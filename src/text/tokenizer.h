@@ -10,12 +10,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "format/side_text.h"
 #include "sluice/status.h"
 
 typedef struct slc_tokenizer slc_tokenizer;
 
 /* Reads tokenizer.json through a small buffer (SAX): no copy of the file is ever held. */
 slc_status slc_tokenizer_open(const char *path, slc_tokenizer **out, slc_err *err) SLC_MUST_CHECK;
+/* The same from an open text. */
+slc_status slc_tokenizer_open_text(const slc_side_text *text, slc_tokenizer **out,
+                                   slc_err *err) SLC_MUST_CHECK;
 void slc_tokenizer_close(slc_tokenizer *t);
 
 /* One past the largest id. */

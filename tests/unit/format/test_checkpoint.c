@@ -135,13 +135,17 @@ static void expect_same_experts(const slc_checkpoint *a, const slc_checkpoint *b
 
 static void opens_one_file_and_many(void **state) {
     slc_checkpoint *c;
+    slc_side_text text;
+    slc_err err = {0};
 
     put(tiny_create((tiny_options){.bits = 4}));
     c = must_open(dir);
     assert_int_equal(c->n_files, 1);
     assert_string_equal(c->dir, dir);
     assert_int_equal(n_lines, 0);
-    assert_null(c->tokenizer_path);
+    assert_int_equal(slc_side_text_open(c, SLC_TEXT_TOKENIZER, &text, &err), SLC_OK);
+    assert_null(text.file);
+    slc_side_text_close(&text);
     slc_checkpoint_close(c);
 
     free(temp_write(dir, "tokenizer.json", "{}", 2));
@@ -150,7 +154,10 @@ static void opens_one_file_and_many(void **state) {
     c = must_open(dir);
     assert_int_equal(c->n_files, 5);
     assert_int_equal(n_lines, 0);
-    assert_string_equal(c->tokenizer_path, in_dir("tokenizer.json"));
+    assert_int_equal(slc_side_text_open(c, SLC_TEXT_TOKENIZER, &text, &err), SLC_OK);
+    assert_string_equal(text.file->path, in_dir("tokenizer.json"));
+    assert_int_equal(text.bytes, 2);
+    slc_side_text_close(&text);
     slc_checkpoint_close(c);
     slc_checkpoint_close(NULL);
 }

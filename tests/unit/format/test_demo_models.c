@@ -64,7 +64,7 @@ static void reads_demo_moe(void **state) {
     assert_false(c->norms_are_raw);
     assert_int_equal(total_bytes(c), 47290032);
     assert_int_equal(c->ignored_bytes, 0);
-    assert_non_null(c->tokenizer_path);
+    assert_null(c->pack);
 
     t = &c->layers[5].w[SLC_W_ROUTER].type;
     assert_int_equal(t->bits, 8);

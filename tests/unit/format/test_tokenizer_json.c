@@ -262,6 +262,7 @@ static void write_words(FILE *f) {
 static void a_quarter_million_entries_load_fast_and_small(void **state) {
     char *dir = temp_dir(), *path = temp_path(dir, "tokenizer.json");
     FILE *f = fopen(path, "w");
+    slc_side_text text;
     slc_tokenizer_json t;
     slc_mem_usage before, after;
     slc_err err = {0};
@@ -272,7 +273,9 @@ static void a_quarter_million_entries_load_fast_and_small(void **state) {
     fclose(f);
     before = slc_mem_usage_get();
     cpu = clock();
-    if (slc_tokenizer_json_read(path, &t, &err)) fail_msg("%s", err.msg);
+    if (slc_side_text_open_file(path, &text, &err)) fail_msg("%s", err.msg);
+    if (slc_tokenizer_json_read(&text, &t, &err)) fail_msg("%s", err.msg);
+    slc_side_text_close(&text);
     cpu = clock() - cpu;
     after = slc_mem_usage_get();
     print_message("loaded in %ld ms; resident %lu KiB, %lu KiB at the peak\n",
