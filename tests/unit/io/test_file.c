@@ -7,6 +7,8 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -98,6 +100,27 @@ static void read_survives_a_passing_error(void **state) {
     w->faults.bad_times = 1000;
     assert_int_equal(slc_file_read(&w->file, 0, got, 100, &w->err), SLC_E_IO);
     assert_int_equal(w->err.sys_errno, EIO);
+}
+
+/* io_uring would give EAGAIN instead of waiting for the disk. */
+static void descriptors_are_left_blocking(void **state) {
+    world *w = *state;
+
+    assert_false(fcntl(w->file.fd, F_GETFL) & O_NONBLOCK);
+    if (!enable(w)) assert_false(fcntl(w->file.direct_fd, F_GETFL) & O_NONBLOCK);
+}
+
+/* Both descriptors are of one file, whatever the path names by then. */
+static void a_file_replaced_while_opened_stays_buffered(void **state) {
+    world *w = *state;
+    char *other = temp_write(w->dir, "other", "other", 5);
+    uint8_t got[100];
+
+    assert_int_equal(rename(other, w->path), 0);
+    assert_non_null(enable(w));
+    assert_int_equal(slc_file_read(&w->file, 500, got, 100, &w->err), SLC_OK);
+    assert_memory_equal(got, w->bytes + 500, 100);
+    free(other);
 }
 
 static void open_failures_name_the_path(void **state) {
@@ -227,6 +250,8 @@ int main(void) {
         CASE(read_gives_the_bytes),
         CASE(read_past_the_end_names_all),
         CASE(read_survives_a_passing_error),
+        CASE(descriptors_are_left_blocking),
+        CASE(a_file_replaced_while_opened_stays_buffered),
         CASE(open_failures_name_the_path),
         CASE(b13_too_many_open_files_says_what_helps),
         CASE(direct_reads_are_proven),

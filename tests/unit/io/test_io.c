@@ -7,7 +7,10 @@
 
 #include <cmocka.h>
 
+#include <dirent.h>
 #include <errno.h>
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -395,6 +398,39 @@ static void slow_reads_are_right(void **state) {
     run_round(w, N_READS);
 }
 
+/* The signals a thread blocks, from /proc; `name` is its name. 0 for another thread. */
+static unsigned long long blocked_by(const char *task, const char *name) {
+    char path[300], line[200] = "", found[64] = "";
+    unsigned long long mask = 0;
+    FILE *f;
+
+    snprintf(path, sizeof(path), "/proc/self/task/%.20s/status", task);
+    if (!(f = fopen(path, "r"))) return 0;
+    while (fgets(line, sizeof(line), f)) {
+        sscanf(line, "Name: %63s", found);
+        sscanf(line, "SigBlk: %llx", &mask);
+    }
+    fclose(f);
+    return strcmp(found, name) ? 0 : mask;
+}
+
+/* Ctrl-C is for the threads that expect it. */
+static void read_threads_take_no_signals(void **state) {
+    const unsigned long long some = 1ull << (SIGINT - 1) | 1ull << (SIGTERM - 1);
+    world *w = *state;
+    struct dirent *e;
+    uint32_t n = 0;
+    DIR *d;
+
+    start(w, 3);
+    if (w->variant->kind != SLC_IO_THREADS) skip();
+    run_round(w, N_READS);
+    assert_non_null(d = opendir("/proc/self/task"));
+    while ((e = readdir(d))) n += (blocked_by(e->d_name, "slc-io") & some) == some;
+    closedir(d);
+    assert_int_equal(n, 3);
+}
+
 static void destroy_waits_for_what_is_in_flight(void **state) {
     world *w = *state;
     slc_io_read *reads[N_READS];
@@ -433,6 +469,7 @@ int main(void) {
         CASE(b08_a_refused_direct_read_goes_through_the_cache),
         CASE(reordered_completions_are_right),
         CASE(slow_reads_are_right),
+        CASE(read_threads_take_no_signals),
         CASE(destroy_waits_for_what_is_in_flight),
     };
     int failed = 0;
