@@ -1,6 +1,6 @@
 # libsluice: the engine as a library for other programs, and what `cmake --install` puts where.
 #
-# The shared library consists of the same objects as the program: those of the two rooms that hold
+# The shared library consists of the same objects as the program: those of the rooms that hold
 # public functions, and whatever these pull from the others. Visibility is hidden throughout, so
 # that SLC_API alone decides what is exported. Before version 1.0 a minor version
 # may change the interface, hence the two numbers in the soname.
@@ -19,8 +19,9 @@ if(NOT TARGET slc_engine)
   return()
 endif()
 
-add_library(libsluice SHARED $<TARGET_OBJECTS:slc_base> $<TARGET_OBJECTS:slc_engine>)
-target_link_libraries(libsluice PRIVATE slc_engine)
+add_library(libsluice SHARED $<TARGET_OBJECTS:slc_base> $<TARGET_OBJECTS:slc_engine>
+                             $<TARGET_OBJECTS:slc_convert>)
+target_link_libraries(libsluice PRIVATE slc_engine slc_convert)
 set_target_properties(libsluice PROPERTIES
   OUTPUT_NAME sluice
   LINKER_LANGUAGE C

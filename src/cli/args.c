@@ -334,10 +334,12 @@ slc_status slc_args_parse(slc_args *a, int argc, char **argv, const char *positi
             if ((rc = parse_long(a, &c, word + 2, values, err))) return rc;
         } else if (options && word[0] == '-' && word[1]) {
             if ((rc = parse_short(a, &c, word + 1, values, err))) return rc;
-        } else if (!positional || a->positional) {
-            return slc_fail(err, SLC_E_INVALID, "unexpected argument '%s'", word);
-        } else {
+        } else if (positional && !a->positional) {
             a->positional = word;
+        } else if (positional && strchr(positional, ' ') && !a->second) {
+            a->second = word;
+        } else {
+            return slc_fail(err, SLC_E_INVALID, "unexpected argument '%s'", word);
         }
     }
     return SLC_OK;

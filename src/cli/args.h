@@ -64,11 +64,12 @@ typedef struct slc_args {
     size_t n_opts;
     uint64_t given;         /* bit i: opts[i] was given */
     const char *positional; /* NULL: not given */
+    const char *second;     /* likewise, where there may be two */
 } slc_args;
 
 /* Fills the fields of `values` named by the table (others keep their value). `positional`: the name
- * of the one argument that is not an option, NULL when there is none. Every failure is
- * SLC_E_INVALID and names the option, the value, and what was expected. */
+ * of the argument that is not an option, or two names with a blank between them, NULL when there is
+ * none. Every failure is SLC_E_INVALID and names the option, the value, and what was expected. */
 slc_status slc_args_parse(slc_args *a, int argc, char **argv, const char *positional, void *values,
                           slc_err *err) SLC_MUST_CHECK;
 

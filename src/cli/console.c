@@ -178,13 +178,21 @@ static void on_signal(int number) {
     if (m) slc_model_cancel(m);
 }
 
-void slc_console_watch_interrupt(slc_model *m) {
-    struct sigaction act = {.sa_handler = m ? on_signal : SIG_DFL};
+static void set_handler(void (*handler)(int)) {
+    struct sigaction act = {.sa_handler = handler};
 
-    atomic_store(&watched, m);
     act.sa_flags = (int)SA_RESETHAND; /* the second one kills */
     sigaction(SIGINT, &act, NULL);
     sigaction(SIGTERM, &act, NULL);
+}
+
+void slc_console_watch_interrupt(slc_model *m) {
+    atomic_store(&watched, m);
+    set_handler(m ? on_signal : SIG_DFL);
+}
+
+void slc_console_catch_interrupt(void) {
+    set_handler(on_signal);
 }
 
 bool slc_console_interrupted(void) {

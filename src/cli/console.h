@@ -58,6 +58,8 @@ const char *slc_console_bytes(uint64_t bytes, char buf[24]);
 
 /* From now on the first SIGINT or SIGTERM cancels `m`, the second kills. NULL: back to default. */
 void slc_console_watch_interrupt(slc_model *m);
+/* The same without a model: the first one only makes slc_console_interrupted true. */
+void slc_console_catch_interrupt(void);
 bool slc_console_interrupted(void);
 
 #endif

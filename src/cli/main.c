@@ -14,6 +14,7 @@ static const slc_command *const commands[] = {
     &slc_command_run,
     &slc_command_inspect,
     &slc_command_eval,
+    &slc_command_pack,
 };
 
 enum { N_COMMANDS = sizeof(commands) / sizeof(*commands) };
