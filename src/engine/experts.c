@@ -35,7 +35,7 @@ void slc_run_experts(slc_model *m, uint32_t layer) {
     uint32_t got;
 
     slc_moe_route(&m->net, &m->cpu, p, layer);
-    slc_fetch_begin(m->store, layer, p->distinct, p->n_distinct);
+    slc_fetch_begin(m->store, layer, p->distinct, NULL, p->n_distinct, p->n_tok == p->n_spans);
     slc_moe_shared(&m->net, &m->cpu, p, layer);
     while ((got = slc_fetch_next(m->store, ready, MAX_READY)) > 0) {
         uint32_t n = 0;

@@ -1,6 +1,9 @@
 /* Which expert to give up when a slot is needed. The store is the mechanism: it knows states, pins
- * and keys, and tells the policy which slots may be evicted at the moment (ready and unpinned). The
- * policy orders those and names a victim. Called by the store's owner thread; no allocation. */
+ * and keys, tells the policy which experts each pass uses, and which slots may be evicted at the
+ * moment (ready and unpinned). The policy orders those and names a victim. Keys are
+ * layer * n_experts + expert; a pass goes through the layers in rising order, so a layer that is
+ * not above the last one begins the next pass. Called by the store's owner thread; no allocation
+ * after take. */
 #ifndef SLC_STREAM_POLICY_H
 #define SLC_STREAM_POLICY_H
 
@@ -11,21 +14,46 @@
 
 #define SLC_NO_SLOT UINT32_MAX
 
+typedef struct slc_policy_shape {
+    uint32_t n_slots, n_layers, n_experts;
+    uint32_t n_active; /* experts per token; 0: unknown */
+} slc_policy_shape;
+
+/* The experts one pass uses in one layer, hits and misses alike, before any of them is pinned. */
+typedef struct slc_policy_use {
+    uint32_t layer, n;
+    const uint32_t *experts; /* [n] */
+    const float *scores;     /* [n] router weight, the largest over the pass; NULL: not known */
+    bool decode;             /* one token a sequence; false: a prompt is being read */
+} slc_policy_use;
+
 typedef struct slc_policy {
     const char *name;
-    /* State for n_slots slots and keys below n_keys, from the arena: nothing evictable yet. NULL
-     * while the arena measures. */
-    void *(*take)(slc_arena *arena, uint32_t n_slots, uint32_t n_keys);
-    /* The slot, which holds `key`, was used and may be evicted from now on. */
+    /* State from the arena: nothing evictable, nothing used yet. NULL while the arena measures. */
+    void *(*take)(slc_arena *arena, const slc_policy_shape *shape);
+    void (*use)(void *state, const slc_policy_use *use);
+    /* The slot, which holds `key`, may be evicted from now on. */
     void (*add)(void *state, uint32_t slot, uint32_t key);
     /* The slot was added and may no longer be evicted: it is pinned or given up. */
     void (*remove)(void *state, uint32_t slot);
     /* The slot to evict next; it stays added. SLC_NO_SLOT: nothing is evictable. */
-    uint32_t (*victim)(const void *state);
+    uint32_t (*victim)(void *state);
+    /* Whether the victim may be given up now for `key`, which its layer's next turn will use with
+     * probability `chance`. */
+    bool (*yields)(const void *state, uint32_t victim, uint32_t key, float chance);
     bool (*holds)(const void *state, uint32_t slot); /* for slc_store_check */
 } slc_policy;
 
-/* Least recently used. */
+/* Least recently used. The plain one, to compare with: a prompt flushes it. */
 extern const slc_policy slc_policy_lru;
+/* Least often used, where a use counts less the longer ago it was. */
+extern const slc_policy slc_policy_lfu_decay;
+/* Habit on two time scales, less what keeping costs until the layer's next turn. The default. */
+extern const slc_policy slc_policy_best;
+
+/* All of them, the default first, NULL at the end. */
+extern const slc_policy *const slc_policies[];
+/* By name; NULL: no such policy. */
+const slc_policy *slc_policy_find(const char *name);
 
 #endif

@@ -1,20 +1,15 @@
 /* The expert store: which expert is in which slot, and the fetch that brings a layer's experts in.
+ * A slot's life is drawn in store_internal.h.
  *
- * A slot's life:
- *
- *     empty --start_load--> loading --last read done--> ready --evicted--> empty
- *       ^                      |                         pins > 0: in use; 0: the policy has it
- *       +------ a read failed -+
- *
- * Empty slots wait on a stack; ready unpinned ones are with the policy; a loading slot belongs to
- * its reads and to nobody else. `map` leads from key (layer * n_experts + expert) to the slot,
- * loading or ready. A loading slot may have no fetch waiting for it (`idx` none: the fetch ended
- * early); its reads complete all the same and the expert stays for whoever comes next. Prefetch is
- * that state entered on purpose.
+ * Empty slots wait on a stack; ready ones that nobody uses are with the policy; a loading slot
+ * belongs to its reads and to nobody else. `map` leads from key (layer * n_experts + expert) to the
+ * slot, loading or ready. A loading slot may have no fetch waiting for it (`idx` none: the fetch
+ * ended early, or it was read on a hint); its reads complete all the same and the expert stays for
+ * whoever comes next.
  *
  * A fetch marks its misses by their rank in file order, so that the next one to start is found by
- * walking up, and starts them while slots can be had: at begin, at each release, and when an
- * abandoned load frees its slot. Hits are pinned at begin, so that misses cannot evict them.
+ * walking up, and starts them while slots can be had: at begin, at each release, and when a load
+ * that nobody waits for frees its slot. Hits are pinned at begin, so that misses cannot evict them.
  * Parts of an expert lie far apart in a folder of stacked tensors; reads go expert by expert, since
  * the first complete expert is what lets computing start.
  *
@@ -25,64 +20,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/alloc.h"
-#include "base/assert.h"
 #include "base/clock.h"
 #include "base/fail.h"
-#include "stream/policy.h"
-#include "stream/slab.h"
-#include "stream/slot_layout.h"
+#include "stream/store_internal.h"
 
-#define NONE       UINT32_MAX
-#define SLOT_ALIGN 4096u
-#define REAP_MAX   64u
-
-typedef enum slot_state { SLOT_EMPTY = 0, SLOT_LOADING, SLOT_READY } slot_state;
-
-typedef struct slot {
-    uint32_t key; /* NONE: empty */
-    uint32_t idx; /* of the running fetch that waits for it; NONE: delivered, or nobody does */
-    uint32_t pins;
-    uint8_t state;
-    uint8_t n_pending; /* reads not reaped */
-    bool failed;       /* one of them failed */
-} slot;
-
-typedef struct fetch {
-    bool active;
-    uint32_t layer, n;
-    const uint32_t *experts;
-    uint32_t *slot_of; /* [n_experts] by idx; NONE: not started, or failed */
-    uint32_t *queue;   /* [n_experts] idx in order of delivery */
-    uint32_t n_queued, n_taken;
-    uint32_t *idx_at_rank;      /* [n_experts] misses not started; NONE elsewhere */
-    uint32_t rank, n_unstarted; /* all misses below rank are started */
-    slc_err error;              /* the first */
-} fetch;
-
-struct slc_store {
-    const slc_checkpoint *ckpt;
-    slc_io *io;
-    const slc_policy *policy;
-    void *policy_state;
-    slc_slab slab;
-    slc_arena arena; /* everything below that is an array */
-    uint32_t n_slots, n_experts, n_keys;
-    slot *slots;
-    slc_io_read *reads; /* [n_slots][SLC_SLOT_PARTS] */
-    uint32_t *empty;    /* stack of empty slots */
-    uint32_t n_empty;
-    uint32_t *map;       /* [n_keys] slot or NONE */
-    uint32_t *rank;      /* [n_keys] place among the layer's experts in file order */
-    slc_io_read **batch; /* [min(n_slots, n_experts) * SLC_SLOT_PARTS] being put together */
-    fetch fetch;
-    slc_store_stats stats;
-};
+#define SLOT_ALIGN  4096u
+#define REAP_MAX    64u
+#define RATE_WINDOW 20e6 /* ns of busy disk after which older ones count half */
+/* A calm longer than this is not the model computing but nobody asking. */
+#define MAX_CALM_NS ((uint64_t)100000000)
 
 /* ---- sizes ---- */
 
 uint64_t slc_store_slot_bytes(const slc_checkpoint *c) {
-    slc_slot_part part[SLC_SLOT_PARTS];
+    slc_slot_layout layout;
     uint64_t most = 0, align = SLOT_ALIGN;
 
     for (uint32_t i = 0; i < c->n_files; i++) {
@@ -91,8 +42,8 @@ uint64_t slc_store_slot_bytes(const slc_checkpoint *c) {
     for (uint32_t layer = 0; layer < c->cfg.n_layers; layer++) {
         if (!slc_layer_has_experts(c, layer)) continue;
         for (uint32_t expert = 0; expert < c->cfg.n_experts; expert++) {
-            uint64_t bytes = slc_slot_layout(c, layer, expert, part);
-            if (bytes > most) most = bytes;
+            slc_slot_layout_of(c, layer, expert, &layout);
+            if (layout.bytes > most) most = layout.bytes;
         }
     }
     return slc_align_up(most, align);
@@ -101,146 +52,181 @@ uint64_t slc_store_slot_bytes(const slc_checkpoint *c) {
 /* Lays out all arrays: measures on an empty arena, hands out on an allocated one. */
 static void take_arrays(slc_store *s, slc_arena *a) {
     size_t at_once = s->n_slots < s->n_experts ? s->n_slots : s->n_experts;
+    size_t n_reads = (size_t)s->n_slots * SLC_SLOT_PARTS;
+    slc_policy_shape shape = {.n_slots = s->n_slots,
+                              .n_layers = s->ckpt->cfg.n_layers,
+                              .n_experts = s->n_experts,
+                              .n_active = s->ckpt->cfg.n_experts_per_tok};
 
     s->slots = slc_arena_take(a, s->n_slots, sizeof(*s->slots));
-    s->reads = slc_arena_take(a, (size_t)s->n_slots * SLC_SLOT_PARTS, sizeof(*s->reads));
+    s->reads = slc_arena_take(a, n_reads, sizeof(*s->reads));
+    s->part_at = slc_arena_take(a, n_reads, sizeof(*s->part_at));
     s->empty = slc_arena_take(a, s->n_slots, sizeof(*s->empty));
     s->map = slc_arena_take(a, s->n_keys, sizeof(*s->map));
     s->rank = slc_arena_take(a, s->n_keys, sizeof(*s->rank));
+    s->turns = slc_arena_take(a, shape.n_layers, sizeof(*s->turns));
     s->batch = slc_arena_take(a, at_once * SLC_SLOT_PARTS, sizeof(slc_io_read *));
     s->fetch.slot_of = slc_arena_take(a, s->n_experts, sizeof(uint32_t));
     s->fetch.queue = slc_arena_take(a, s->n_experts, sizeof(uint32_t));
+    s->fetch.outcomes = slc_arena_take(a, s->n_experts, sizeof(slc_outcome));
     s->fetch.idx_at_rank = slc_arena_take(a, s->n_experts, sizeof(uint32_t));
-    s->policy_state = s->policy->take(a, s->n_slots, s->n_keys);
+    slc_prefetch_take(s, a);
+    s->policy_state = s->policy->take(a, &shape);
 }
 
 static void set_counts(slc_store *s, const slc_checkpoint *c, uint32_t n_slots) {
     s->ckpt = c;
-    s->policy = &slc_policy_lru;
     s->n_slots = n_slots;
     s->n_experts = c->cfg.n_experts;
     s->n_keys = c->cfg.n_layers * c->cfg.n_experts;
+    /* a start from a saved list hints at a whole cache, lookahead at a layer */
+    s->n_hints = n_slots > s->n_experts ? n_slots : s->n_experts;
 }
 
 uint64_t slc_store_overhead_bytes(const slc_checkpoint *c, uint32_t n_slots) {
-    uint64_t slot_bytes = slc_store_slot_bytes(c);
-    slc_arena measure = {0};
-    slc_store s = {0};
+    uint64_t slot_bytes = slc_store_slot_bytes(c), most = 0;
 
     if (!slot_bytes || !n_slots) return 0;
-    set_counts(&s, c, n_slots);
-    take_arrays(&s, &measure);
-    return sizeof(s) + measure.used + slc_slab_n_segments(slot_bytes, n_slots) * sizeof(void *);
+    for (uint32_t i = 0; slc_policies[i]; i++) {
+        slc_arena measure = {0};
+        slc_store s = {.policy = slc_policies[i]};
+        set_counts(&s, c, n_slots);
+        take_arrays(&s, &measure);
+        if (measure.used > most) most = measure.used;
+    }
+    return sizeof(slc_store) + most + slc_slab_n_segments(slot_bytes, n_slots) * sizeof(void *);
 }
 
 /* ---- slots ---- */
 
-static uint32_t key_of(const slc_store *s, uint32_t layer, uint32_t expert) {
-    return layer * s->n_experts + expert;
-}
-
 static void pin(slc_store *s, uint32_t id) {
-    if (s->slots[id].pins++ == 0 && s->policy->holds(s->policy_state, id)) {
-        s->policy->remove(s->policy_state, id);
-    }
+    slc_slot *at = &s->slots[id];
+
+    if (at->pins++ == 0 && !at->awaited) s->policy->remove(s->policy_state, id);
+    at->awaited = false;
 }
 
 static void unpin(slc_store *s, uint32_t id) {
-    slot *at = &s->slots[id];
+    slc_slot *at = &s->slots[id];
 
-    slc_assert(at->state == SLOT_READY && at->pins > 0);
+    slc_assert(at->state == SLC_SLOT_READY && at->pins > 0);
     if (--at->pins == 0) s->policy->add(s->policy_state, id, at->key);
 }
 
 static void make_empty(slc_store *s, uint32_t id) {
-    s->map[s->slots[id].key] = NONE;
-    s->slots[id] = (slot){.key = NONE, .idx = NONE};
+    if (s->slots[id].guess != SLC_N_GUESS) slc_guess_settle(s, id, SLC_GUESS_WASTED);
+    s->map[s->slots[id].key] = SLC_NONE;
+    s->slots[id] = (slc_slot){.key = SLC_NONE, .idx = SLC_NONE, .guess = SLC_N_GUESS};
     s->empty[s->n_empty++] = id;
 }
 
-/* An empty slot, evicting if need be; NONE when all are pinned or loading. */
+void slc_store_evict(slc_store *s, uint32_t id) {
+    s->policy->remove(s->policy_state, id);
+    make_empty(s, id);
+}
+
+/* An empty slot, evicting if need be; SLC_NONE when all are pinned or loading. */
 static uint32_t take_slot(slc_store *s) {
     if (s->n_empty == 0) {
         uint32_t victim = s->policy->victim(s->policy_state);
-        if (victim == SLC_NO_SLOT) return NONE;
-        s->policy->remove(s->policy_state, victim);
-        make_empty(s, victim);
+        if (victim == SLC_NO_SLOT && slc_guess_give_way(s)) {
+            victim = s->policy->victim(s->policy_state);
+        }
+        if (victim == SLC_NO_SLOT) return SLC_NONE;
+        slc_store_evict(s, victim);
     }
     return s->empty[--s->n_empty];
 }
 
-/* Fills the slot's reads and appends them to batch; returns how many. */
-static uint32_t start_load(slc_store *s, uint32_t id, uint32_t key, uint32_t idx,
-                           slc_io_read **batch) {
-    slc_slot_part part[SLC_SLOT_PARTS];
+uint32_t slc_store_start_load(slc_store *s, uint32_t id, uint32_t key, slc_io_read **batch) {
     uint8_t *base = slc_slab_slot(&s->slab, id);
-    uint32_t n = 0;
+    slc_slot *at = &s->slots[id];
+    slc_slot_layout layout;
 
-    slc_slot_layout(s->ckpt, key / s->n_experts, key % s->n_experts, part);
-    for (int i = 0; i < SLC_SLOT_PARTS; i++) {
-        slc_io_read *r = &s->reads[(size_t)id * SLC_SLOT_PARTS + n];
-        if (!part[i].file) continue;
-        *r = (slc_io_read){.file = part[i].file,
-                           .off = part[i].off,
-                           .buf = base + part[i].at,
-                           .len = (uint32_t)part[i].len,
-                           .need = (uint32_t)part[i].need,
-                           .user = &s->slots[id]};
-        batch[n++] = r;
-        s->stats.bytes_read += r->len;
+    slc_slot_layout_of(s->ckpt, key / s->n_experts, key % s->n_experts, &layout);
+    slc_assert(layout.n_reads); /* an expert has at least its weights */
+    *at = (slc_slot){.key = key,
+                     .idx = SLC_NONE,
+                     .state = SLC_SLOT_LOADING,
+                     .n_pending = (uint8_t)layout.n_reads,
+                     .guess = SLC_N_GUESS};
+    for (uint32_t i = 0; i < layout.n_reads; i++) {
+        const slc_slot_read *from = &layout.read[i];
+        slc_io_read *r = &s->reads[(size_t)id * SLC_SLOT_PARTS + i];
+        *r = (slc_io_read){.file = from->file,
+                           .off = from->off,
+                           .buf = base + from->at,
+                           .len = (uint32_t)from->len,
+                           .need = (uint32_t)from->need,
+                           .user = at};
+        batch[i] = r;
+        at->read_bytes += r->len;
     }
-    slc_assert(n); /* an expert has at least its weights */
-    s->stats.reads += n;
-    s->slots[id] = (slot){.key = key, .idx = idx, .state = SLOT_LOADING, .n_pending = (uint8_t)n};
+    for (int i = 0; i < SLC_SLOT_PARTS; i++) { /* no such part: SLC_NONE */
+        s->part_at[(size_t)id * SLC_SLOT_PARTS + (size_t)i] = (uint32_t)layout.part_at[i];
+    }
     s->map[key] = id;
-    return n;
+    s->loading_bytes += at->read_bytes;
+    s->stats.reads += layout.n_reads;
+    s->stats.bytes_read += at->read_bytes;
+    return layout.n_reads;
 }
 
-static void enqueue(fetch *f, uint32_t idx) {
+static void enqueue(slc_fetch *f, uint32_t idx) {
     f->queue[f->n_queued++] = idx;
 }
 
-static void note_failure(slc_store *s, const slot *at, const slc_io_read *r) {
+static void note_failure(slc_store *s, const slc_slot *at, const slc_io_read *r) {
     slc_err *e = &s->fetch.error;
 
     s->stats.failed_reads++;
-    if (at->idx == NONE || e->code) return; /* abandoned, or not the first */
+    if (at->idx == SLC_NONE || e->code) return; /* nobody waits for it, or not the first */
     slc_io_read_error(r, e);
     slc_fail_context(e, "layer %u, expert %u", at->key / s->n_experts, at->key % s->n_experts);
 }
 
-static void load_done(slc_store *s, slot *at) {
-    uint32_t id = (uint32_t)(at - s->slots), idx = at->idx;
-
-    if (at->failed) {
-        make_empty(s, id);
-        if (idx == NONE) return;
-        s->fetch.slot_of[idx] = NONE;
-        enqueue(&s->fetch, idx);
-    } else {
-        at->state = SLOT_READY;
-        if (idx == NONE) {
-            s->policy->add(s->policy_state, id, at->key);
-        } else {
-            pin(s, id);
-            enqueue(&s->fetch, idx);
-        }
-    }
+/* The fetch no longer waits for the slot's reads. */
+static void undemand(slc_store *s) {
+    if (--s->n_demanded == 0) s->calm_since_ns = slc_now_ns();
 }
 
-/* Takes what the disk has finished. */
-static void drain(slc_store *s, bool wait) {
+static void load_done(slc_store *s, slc_slot *at, bool waited) {
+    uint32_t id = (uint32_t)(at - s->slots), idx = at->idx;
+
+    s->loading_bytes -= at->read_bytes;
+    s->fetch.done_bytes += at->read_bytes;
+    if (idx != SLC_NONE) undemand(s);
+    if (at->failed) {
+        make_empty(s, id);
+        if (idx == SLC_NONE) return;
+        s->fetch.slot_of[idx] = SLC_NONE;
+        enqueue(&s->fetch, idx);
+        return;
+    }
+    at->state = SLC_SLOT_READY;
+    if (idx != SLC_NONE) {
+        at->pins = 1;
+        enqueue(&s->fetch, idx);
+        return;
+    }
+    at->held_up_fetch = waited;
+    at->awaited = slc_guess_is_timed(at->guess);
+    if (!at->awaited) s->policy->add(s->policy_state, id, at->key);
+}
+
+void slc_store_drain(slc_store *s, bool wait) {
     slc_io_read *done[REAP_MAX];
+    bool waits = wait;
     uint32_t n;
 
     while ((n = slc_io_reap(s->io, done, REAP_MAX, wait)) > 0) {
         for (uint32_t i = 0; i < n; i++) {
-            slot *at = done[i]->user;
+            slc_slot *at = done[i]->user;
             if (done[i]->status) {
                 note_failure(s, at, done[i]);
                 at->failed = true;
             }
-            if (--at->n_pending == 0) load_done(s, at);
+            if (--at->n_pending == 0) load_done(s, at, waits);
         }
         wait = false;
     }
@@ -250,105 +236,163 @@ static void drain(slc_store *s, bool wait) {
 
 /* Starts misses in file order while slots can be had, all reads in one submission. */
 static void start_misses(slc_store *s) {
-    fetch *f = &s->fetch;
+    slc_fetch *f = &s->fetch;
     uint32_t n = 0;
 
     while (f->n_unstarted) {
         uint32_t id = take_slot(s), idx;
-        if (id == NONE) break;
-        while (f->idx_at_rank[f->rank] == NONE) f->rank++;
+        if (id == SLC_NONE) break;
+        while (f->idx_at_rank[f->rank] == SLC_NONE) f->rank++;
         idx = f->idx_at_rank[f->rank];
-        f->idx_at_rank[f->rank] = NONE;
+        f->idx_at_rank[f->rank] = SLC_NONE;
         f->n_unstarted--;
         f->slot_of[idx] = id;
-        n += start_load(s, id, key_of(s, f->layer, f->experts[idx]), idx, s->batch + n);
+        n += slc_store_start_load(s, id, slc_store_key(s, f->layer, f->experts[idx]), s->batch + n);
+        s->slots[id].idx = idx;
+        s->n_demanded++;
     }
     if (n) slc_io_submit(s->io, s->batch, n);
 }
 
 /* Sorts one wanted expert into hit, on its way, or miss. */
-static void want(slc_store *s, uint32_t idx) {
-    fetch *f = &s->fetch;
+static slc_outcome want(slc_store *s, uint32_t idx) {
+    slc_fetch *f = &s->fetch;
+    slc_outcome outcome = SLC_OUT_HIT;
     uint32_t key, id;
 
     slc_assert(f->experts[idx] < s->n_experts);
-    key = key_of(s, f->layer, f->experts[idx]);
+    key = slc_store_key(s, f->layer, f->experts[idx]);
     id = s->map[key];
     f->slot_of[idx] = id;
-    if (id == NONE) {
-        slc_assert(f->idx_at_rank[s->rank[key]] == NONE); /* ids are distinct */
+    if (id == SLC_NONE) {
+        slc_assert(f->idx_at_rank[s->rank[key]] == SLC_NONE); /* ids are distinct */
         f->idx_at_rank[s->rank[key]] = idx;
         f->n_unstarted++;
-        s->stats.misses++;
-        return;
+        return SLC_OUT_MISS;
     }
-    slc_assert(s->slots[id].idx == NONE);
+    slc_assert(s->slots[id].idx == SLC_NONE);
     s->slots[id].idx = idx;
-    if (s->slots[id].state == SLOT_READY) {
+    if (s->slots[id].state == SLC_SLOT_READY) {
         pin(s, id);
         enqueue(f, idx);
-        s->stats.hits++;
     } else {
-        s->stats.misses++;
+        s->n_demanded++;
+        outcome = SLC_OUT_LATE;
+    }
+    if (s->slots[id].guess != SLC_N_GUESS) {
+        slc_guess_settle(s, id, outcome == SLC_OUT_HIT ? SLC_GUESS_USED : SLC_GUESS_LATE);
+    }
+    return outcome;
+}
+
+static void want_all(slc_store *s) {
+    slc_fetch *f = &s->fetch;
+
+    for (uint32_t i = 0; i < f->n; i++) {
+        f->outcomes[i] = want(s, i);
+        s->stats.hits += f->outcomes[i] == SLC_OUT_HIT;
+        s->stats.misses += f->outcomes[i] != SLC_OUT_HIT;
+        s->stats.late += f->outcomes[i] == SLC_OUT_LATE;
     }
 }
 
-void slc_fetch_begin(slc_store *s, uint32_t layer, const uint32_t *experts, uint32_t n) {
-    fetch *f = &s->fetch;
+/* The time between the last fetch's reads and this fetch: how long the disk can be lent out. */
+static void note_calm(slc_store *s, uint64_t now) {
+    uint64_t calm = now - s->calm_since_ns;
+
+    if (s->calm_since_ns && calm < MAX_CALM_NS) {
+        s->calm_ns = s->calm_ns ? (7 * s->calm_ns + calm) / 8 : calm;
+    }
+    s->calm_since_ns = now;
+}
+
+static void tell_trace(const slc_store *s, const float *scores, bool decode) {
+    const slc_fetch *f = &s->fetch;
+    slc_fetch_event e = {.pass = s->pass,
+                         .n_tokens = s->n_tokens,
+                         .layer = f->layer,
+                         .n = f->n,
+                         .decode = decode,
+                         .experts = f->experts,
+                         .scores = scores,
+                         .outcomes = f->outcomes};
+
+    e.expert_bytes = slc_checkpoint_expert_bytes(s->ckpt, f->layer);
+    s->trace(s->trace_user, &e);
+}
+
+void slc_fetch_begin(slc_store *s, uint32_t layer, const uint32_t *experts, const float *scores,
+                     uint32_t n, bool decode) {
+    slc_policy_use use = {
+        .layer = layer, .n = n, .experts = experts, .scores = scores, .decode = decode};
+    slc_fetch *f = &s->fetch;
 
     slc_assert(!f->active && n <= s->n_experts);
     slc_assert(layer < s->ckpt->cfg.n_layers && slc_layer_has_experts(s->ckpt, layer));
-    drain(s, false);
+    slc_store_drain(s, false);
     f->active = true;
     f->layer = layer;
     f->n = n;
     f->experts = experts;
     f->n_queued = f->n_taken = f->rank = f->n_unstarted = 0;
     f->error = (slc_err){0};
-    for (uint32_t i = 0; i < n; i++) want(s, i);
+    f->begun_ns = slc_now_ns();
+    f->done_bytes = f->busy_bytes = f->busy_ns = 0;
+    if (layer <= s->last_layer && s->last_layer != SLC_NONE) s->pass++;
+    s->last_layer = layer;
+    s->turns[layer]++;
+    note_calm(s, f->begun_ns);
+    s->policy->use(s->policy_state, &use);
+    want_all(s);
+    slc_guess_supersede(s, layer);
     start_misses(s);
+    if (s->trace) tell_trace(s, scores, decode);
+    slc_prefetch_pump(s);
 }
 
 static slc_fetched deliver(slc_store *s, uint32_t idx) {
-    fetch *f = &s->fetch;
+    slc_fetch *f = &s->fetch;
     slc_fetched got = {.idx = idx, .slot = f->slot_of[idx]};
-    slc_slot_part part[SLC_SLOT_PARTS];
 
-    if (got.slot == NONE) {
+    if (got.slot == SLC_NONE) {
         got.status = SLC_E_IO;
         return got;
     }
-    s->slots[got.slot].idx = NONE;
-    slc_slot_layout(s->ckpt, f->layer, f->experts[idx], part);
+    s->slots[got.slot].idx = SLC_NONE;
     for (int i = 0; i < SLC_SLOT_PARTS; i++) {
-        if (!part[i].file) continue;
-        got.view.part[i / SLC_N_PARTS][i % SLC_N_PARTS] =
-            slc_slab_slot(&s->slab, got.slot) + part[i].at + part[i].lead;
+        uint32_t at = s->part_at[(size_t)got.slot * SLC_SLOT_PARTS + (size_t)i];
+        if (at == SLC_NONE) continue;
+        got.view.part[i / SLC_N_PARTS][i % SLC_N_PARTS] = slc_slab_slot(&s->slab, got.slot) + at;
     }
     return got;
 }
 
 static void wait_for_disk(slc_store *s) {
-    uint64_t start = slc_now_ns();
+    slc_fetch *f = &s->fetch;
+    uint64_t start = slc_now_ns(), end;
 
     /* otherwise the caller pins every slot and asks for more: it must release first */
     slc_assert(slc_io_outstanding(s->io) > 0);
-    drain(s, true);
-    s->stats.stall_ns += slc_now_ns() - start;
+    slc_store_drain(s, true);
+    end = slc_now_ns();
+    s->stats.stall_ns += end - start;
+    f->busy_ns = end - f->begun_ns;
+    f->busy_bytes = f->done_bytes;
 }
 
 uint32_t slc_fetch_next(slc_store *s, slc_fetched *ready, uint32_t max) {
-    fetch *f = &s->fetch;
+    slc_fetch *f = &s->fetch;
     uint32_t n = 0;
 
     slc_assert(f->active && max > 0);
     if (f->n_taken == f->n) return 0;
-    drain(s, false);
+    slc_store_drain(s, false);
     start_misses(s);
     while (f->n_queued == f->n_taken) {
         wait_for_disk(s);
         start_misses(s);
     }
+    slc_prefetch_pump(s);
     while (n < max && f->n_taken < f->n_queued) ready[n++] = deliver(s, f->queue[f->n_taken++]);
     return n;
 }
@@ -367,19 +411,45 @@ slc_status slc_fetch_error(const slc_store *s, slc_err *err) {
     return e->code;
 }
 
+static void note_rate(slc_store *s) {
+    const slc_fetch *f = &s->fetch;
+
+    s->rate_bytes += (double)f->busy_bytes;
+    s->rate_ns += (double)f->busy_ns;
+    if (s->rate_ns > RATE_WINDOW) {
+        s->rate_bytes /= 2;
+        s->rate_ns /= 2;
+    }
+}
+
 void slc_fetch_end(slc_store *s) {
-    fetch *f = &s->fetch;
+    slc_fetch *f = &s->fetch;
 
     slc_assert(f->active);
     for (uint32_t i = 0; i < f->n; i++) { /* what was not delivered is no longer waited for */
         uint32_t id = f->slot_of[i];
-        if (id == NONE || s->slots[id].idx != i) continue;
-        s->slots[id].idx = NONE;
-        if (s->slots[id].state == SLOT_READY) unpin(s, id);
+        if (id == SLC_NONE || s->slots[id].idx != i) continue;
+        s->slots[id].idx = SLC_NONE;
+        if (s->slots[id].state == SLC_SLOT_READY) {
+            unpin(s, id);
+        } else {
+            undemand(s);
+        }
     }
     if (f->n_unstarted) memset(f->idx_at_rank, 0xff, s->n_experts * sizeof(*f->idx_at_rank));
     f->n_unstarted = 0;
     f->active = false;
+    if (f->busy_bytes) note_rate(s);
+    slc_prefetch_pump(s);
+}
+
+void slc_store_poll(slc_store *s) {
+    slc_store_drain(s, false);
+    slc_prefetch_pump(s);
+}
+
+void slc_store_set_tokens(slc_store *s, uint32_t n_tokens) {
+    s->n_tokens = n_tokens;
 }
 
 /* ---- create, destroy ---- */
@@ -409,22 +479,24 @@ static slc_status rank_experts(slc_store *s, slc_err *err) {
             order[i] = (place){.file = e.file, .expert = i, .off = e.off};
         }
         qsort(order, s->n_experts, sizeof(*order), by_place);
-        for (uint32_t i = 0; i < s->n_experts; i++) s->rank[key_of(s, layer, order[i].expert)] = i;
+        for (uint32_t i = 0; i < s->n_experts; i++) {
+            s->rank[slc_store_key(s, layer, order[i].expert)] = i;
+        }
     }
     free(order);
     return SLC_OK;
 }
 
-/* A part is one read, whose length is 32 bits wide; so are keys. */
+/* A read's length is 32 bits wide; so are keys. */
 static slc_status check_sizes(const slc_checkpoint *c, uint64_t slot_bytes, slc_err *err) {
     if (slot_bytes == 0) {
         return slc_fail(err, SLC_E_INVALID, "the model has no routed experts to stream");
     }
-    if (slot_bytes > UINT32_MAX) {
+    if (slot_bytes > UINT32_MAX) { /* so no part is at SLC_NONE either */
         return slc_fail(err, SLC_E_UNSUPPORTED,
                         "an expert of %" PRIu64 " bytes is too large: at most 4 GiB", slot_bytes);
     }
-    if ((uint64_t)c->cfg.n_layers * c->cfg.n_experts >= NONE) {
+    if ((uint64_t)c->cfg.n_layers * c->cfg.n_experts >= SLC_NONE) {
         return slc_fail(err, SLC_E_UNSUPPORTED, "%u layers of %u experts are too many",
                         c->cfg.n_layers, c->cfg.n_experts);
     }
@@ -440,7 +512,7 @@ static slc_status init(slc_store *s, slc_err *err) {
     memset(s->map, 0xff, s->n_keys * sizeof(*s->map));
     memset(s->fetch.idx_at_rank, 0xff, s->n_experts * sizeof(*s->fetch.idx_at_rank));
     for (uint32_t i = s->n_slots; i-- > 0;) { /* slot 0 on top */
-        s->slots[i] = (slot){.key = NONE, .idx = NONE};
+        s->slots[i] = (slc_slot){.key = SLC_NONE, .idx = SLC_NONE, .guess = SLC_N_GUESS};
         s->empty[s->n_empty++] = i;
     }
     return rank_experts(s, err);
@@ -458,6 +530,11 @@ slc_status slc_store_create(const slc_checkpoint *c, const slc_store_options *op
     if (!(s = slc_calloc(1, sizeof(*s)))) return slc_fail(err, SLC_E_NOMEM, "no memory");
     set_counts(s, c, opt->n_slots);
     s->io = opt->io;
+    s->policy = opt->policy ? opt->policy : slc_policies[0];
+    s->trace = opt->trace;
+    s->trace_user = opt->trace_user;
+    s->no_prefetch = opt->no_prefetch;
+    s->last_layer = UINT32_MAX; /* the first fetch belongs to pass 0 */
     rc = slc_slab_create(&s->slab, slot_bytes, opt->n_slots, "", err);
     if (!rc) rc = init(s, err);
     if (rc) {
@@ -490,61 +567,27 @@ uint64_t slc_store_slab_bytes(const slc_store *s) {
     return s->n_slots * s->slab.slot_bytes;
 }
 
+const char *slc_store_policy(const slc_store *s) {
+    return s->policy->name;
+}
+
+const slc_checkpoint *slc_store_checkpoint(const slc_store *s) {
+    return s->ckpt;
+}
+
 slc_store_stats slc_store_get_stats(const slc_store *s) {
-    return s->stats;
+    slc_store_stats st = s->stats;
+
+    if (s->rate_ns > 0) st.disk_bytes_per_s = (uint64_t)(s->rate_bytes / s->rate_ns * 1e9);
+    for (int i = 0; i < SLC_N_GUESS; i++) st.guess[i].off = s->hints[i].n_skip > 0;
+    return st;
 }
 
-/* ---- invariants ---- */
-
-static void check_slot(const slc_store *s, uint32_t id) {
-    const slot *at = &s->slots[id];
-    bool evictable = s->policy->holds(s->policy_state, id);
-
-    if (at->state == SLOT_EMPTY) {
-        slc_assert(at->key == NONE && at->idx == NONE && !at->pins && !at->n_pending && !evictable);
-        return;
-    }
-    slc_assert(at->key < s->n_keys && s->map[at->key] == id);
-    if (at->idx != NONE) {
-        slc_assert(s->fetch.active && at->idx < s->fetch.n && s->fetch.slot_of[at->idx] == id);
-        slc_assert(at->key == key_of(s, s->fetch.layer, s->fetch.experts[at->idx]));
-    }
-    if (at->state == SLOT_LOADING) {
-        slc_assert(at->n_pending && !at->pins && !evictable);
-    } else {
-        slc_assert(at->state == SLOT_READY && !at->n_pending && !at->failed);
-        slc_assert(evictable == (at->pins == 0));
-        slc_assert(at->idx == NONE || at->pins);
-    }
-}
-
-static void check_fetch(const slc_store *s) {
-    const fetch *f = &s->fetch;
-    uint32_t n_waiting = 0, n_unstarted = 0;
+uint32_t slc_store_held(const slc_store *s, uint32_t *keys) {
+    uint32_t n = 0;
 
     for (uint32_t i = 0; i < s->n_slots; i++) {
-        n_waiting += s->slots[i].state == SLOT_LOADING && s->slots[i].idx != NONE;
+        if (s->slots[i].state == SLC_SLOT_READY) keys[n++] = s->slots[i].key;
     }
-    for (uint32_t i = 0; i < s->n_experts; i++) n_unstarted += f->idx_at_rank[i] != NONE;
-    slc_assert(n_unstarted == f->n_unstarted && f->n_taken <= f->n_queued);
-    if (f->active) slc_assert(f->n_queued + n_waiting + n_unstarted == f->n);
-}
-
-void slc_store_check(const slc_store *s) {
-    uint32_t n_mapped = 0, n_held = 0, n_empty = 0, n_pending = 0;
-
-    for (uint32_t i = 0; i < s->n_slots; i++) {
-        check_slot(s, i);
-        n_empty += s->slots[i].state == SLOT_EMPTY;
-        n_pending += s->slots[i].n_pending;
-    }
-    for (uint32_t i = 0; i < s->n_keys; i++) n_mapped += s->map[i] != NONE;
-    for (uint32_t i = 0; i < s->n_empty; i++) {
-        slc_assert(s->slots[s->empty[i]].state == SLOT_EMPTY);
-        for (uint32_t k = 0; k < i; k++) n_held += s->empty[k] == s->empty[i];
-    }
-    slc_assert(n_held == 0); /* no slot is on the stack twice */
-    slc_assert(n_empty == s->n_empty && n_mapped == s->n_slots - n_empty);
-    slc_assert(n_pending == slc_io_outstanding(s->io));
-    check_fetch(s);
+    return n;
 }

@@ -1,7 +1,7 @@
-/* A long random life of the store: fetches of all sizes, held pins, abandoned fetches, views read
- * by another thread while the owner goes on, on a slow disk that comes short, stutters, fails and
- * reorders. Every byte is compared. The seed is printed; SLUICE_SEED sets it, SLUICE_ROUNDS the
- * length. */
+/* A long random life of the store: fetches of all sizes, hints, every policy, held pins, abandoned
+ * fetches, views read by another thread while the owner goes on, on a slow disk that comes short,
+ * stutters, fails and reorders. Every byte is compared. The seed is printed; SLUICE_SEED sets it,
+ * SLUICE_ROUNDS the length. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,7 +25,7 @@ typedef struct world {
     fake_model *model;
     slc_io *io;
     slc_store *store;
-    uint32_t random;
+    uint32_t random, layer;
     slc_fetched held[MAX_HELD]; /* delivered earlier, still pinned */
     uint32_t held_layer[MAX_HELD], held_expert[MAX_HELD], n_held;
 } world;
@@ -83,16 +83,31 @@ static void release_held(world *w) {
     }
 }
 
+/* Hints of any kind, right and wrong, for any layer. */
+static void some_hints(world *w) {
+    uint32_t ids[EXPERTS], n = below(w, EXPERTS);
+
+    choose(w, ids, n);
+    slc_store_prefetch(w->store, below(w, LAYERS), ids, n, (slc_guess)below(w, SLC_N_GUESS));
+    slc_store_check(w->store);
+}
+
 /* One fetch; sometimes left early, sometimes keeping the last expert pinned beyond its end. */
 static void one_fetch(world *w) {
     uint32_t ids[EXPERTS], layer = below(w, LAYERS), n = 1 + below(w, EXPERTS), got, n_got = 0;
     uint32_t stop = below(w, 5) ? n : below(w, n), keep = below(w, 4) == 0;
+    float scores[EXPERTS];
     slc_fetched ready[8];
 
     choose(w, ids, n);
-    slc_fetch_begin(w->store, layer, ids, n);
+    for (uint32_t i = 0; i < n; i++) scores[i] = (float)below(w, 100) / 99;
+    if (below(w, 2)) some_hints(w);
+    if (below(w, 4)) layer = (w->layer + 1) % LAYERS;
+    w->layer = layer;
+    slc_fetch_begin(w->store, layer, ids, below(w, 3) ? scores : NULL, n, below(w, 4) > 0);
     while (n_got <= stop && (got = slc_fetch_next(w->store, ready, 1 + below(w, 8))) > 0) {
         n_got += got;
+        if (below(w, 4) == 0) some_hints(w);
         for (uint32_t i = 0; i < got; i++) check_ready(w, layer, ids, &ready[i], below(w, 16) == 0);
         if (keep && w->n_held < MAX_HELD && ready[got - 1].status == SLC_OK) {
             w->held[w->n_held] = ready[got - 1];
@@ -104,6 +119,8 @@ static void one_fetch(world *w) {
     }
     slc_fetch_end(w->store);
     slc_store_check(w->store);
+    for (uint32_t i = below(w, 4); i > 0; i--) slc_store_poll(w->store);
+    slc_store_check(w->store);
     if (below(w, 6) == 0) release_held(w);
 }
 
@@ -113,7 +130,7 @@ static void new_weather(world *w) {
     slc_fetched ready;
 
     while (slc_io_outstanding(w->io)) {
-        slc_fetch_begin(w->store, below(w, LAYERS), &id, 1);
+        slc_fetch_begin(w->store, below(w, LAYERS), &id, NULL, 1, true);
         while (slc_fetch_next(w->store, &ready, 1)) slc_fetch_release(w->store, &ready, 1);
         slc_fetch_end(w->store);
     }
@@ -128,6 +145,7 @@ static void new_weather(world *w) {
 
 static void run(slc_io_kind kind, bool direct, uint32_t n_slots, uint32_t seed, uint32_t rounds) {
     world w = {.random = seed};
+    uint32_t n_policies = 0;
     fake_model_options opt = {.n_layers = LAYERS,
                               .n_experts = EXPERTS,
                               .n_files = 3,
@@ -147,6 +165,8 @@ static void run(slc_io_kind kind, bool direct, uint32_t n_slots, uint32_t seed, 
     backend = faults_reorder(backend, seed);
     assert_int_equal(slc_io_create_on(&backend, NULL, &w.io, NULL), SLC_OK);
     so.io = w.io;
+    while (slc_policies[n_policies]) n_policies++;
+    so.policy = slc_policies[(seed / 2) % n_policies];
     assert_int_equal(slc_store_create(&w.model->ckpt, &so, &w.store, NULL), SLC_OK);
     for (uint32_t i = 0; i < rounds; i++) {
         if (i % 16 == 0) new_weather(&w);

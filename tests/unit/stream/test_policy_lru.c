@@ -25,9 +25,11 @@ static void plain_remove(plain *p, uint32_t slot) {
 }
 
 static void *make(slc_arena *arena) {
-    assert_null(slc_policy_lru.take(arena, N, 100));
+    const slc_policy_shape shape = {.n_slots = N, .n_layers = 10, .n_experts = 10};
+
+    assert_null(slc_policy_lru.take(arena, &shape));
     assert_int_equal(slc_arena_alloc(arena, false, NULL), SLC_OK);
-    return slc_policy_lru.take(arena, N, 100);
+    return slc_policy_lru.take(arena, &shape);
 }
 
 static void victim_is_the_least_recently_added(void **state) {

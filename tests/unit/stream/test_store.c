@@ -33,6 +33,7 @@ typedef struct world {
     fake_model *model;
     slc_io *io;
     slc_store *store;
+    const slc_policy *policy; /* NULL: the default */
     uint32_t random;
     slc_err err;
 } world;
@@ -83,6 +84,7 @@ static void start(world *w, uint32_t n_slots) {
     if (rc == SLC_E_UNSUPPORTED) skip();
     assert_int_equal(rc, SLC_OK);
     opt.io = w->io;
+    opt.policy = w->policy;
     assert_int_equal(slc_store_create(&w->model->ckpt, &opt, &w->store, &w->err), SLC_OK);
     slc_store_check(w->store);
 }
@@ -105,7 +107,7 @@ static uint32_t fetch_all(world *w, uint32_t layer, const uint32_t *ids, uint32_
     uint32_t n_seen = 0, n_failed = 0, got;
     slc_fetched ready[EXPERTS];
 
-    slc_fetch_begin(w->store, layer, ids, n);
+    slc_fetch_begin(w->store, layer, ids, NULL, n, true);
     slc_store_check(w->store);
     while ((got = slc_fetch_next(w->store, ready, max)) > 0) {
         assert_true(got <= max);
@@ -205,7 +207,7 @@ static void hits_come_first(void **state) {
 
     start(w, 10);
     assert_int_equal(fetch_all(w, 0, warm, 2, 2), 0);
-    slc_fetch_begin(w->store, 0, ids, 4);
+    slc_fetch_begin(w->store, 0, ids, NULL, 4, true);
     assert_int_equal(slc_fetch_next(w->store, ready, 1), 1);
     assert_int_equal(ready[0].idx, 1);
     slc_fetch_release(w->store, ready, 1);
@@ -223,7 +225,7 @@ static void release_starts_the_next_load(void **state) {
     slc_fetched ready;
 
     start(w, 1);
-    slc_fetch_begin(w->store, 0, ids, 2);
+    slc_fetch_begin(w->store, 0, ids, NULL, 2, true);
     assert_int_equal(slc_fetch_next(w->store, &ready, 1), 1);
     assert_int_equal(slc_io_outstanding(w->io), 0);
     slc_fetch_release(w->store, &ready, 1);
@@ -235,6 +237,7 @@ static void the_least_recently_used_is_evicted(void **state) {
     world *w = *state;
     uint32_t id;
 
+    w->policy = &slc_policy_lru;
     start(w, 3);
     for (id = 0; id < 3; id++) fetch_all(w, 0, &id, 1, 1);
     id = 0;
@@ -255,7 +258,7 @@ static void a_pinned_expert_is_never_evicted(void **state) {
     slc_fetched pinned;
 
     start(w, 2);
-    slc_fetch_begin(w->store, 3, &held, 1);
+    slc_fetch_begin(w->store, 3, &held, NULL, 1, true);
     assert_int_equal(slc_fetch_next(w->store, &pinned, 1), 1);
     slc_fetch_end(w->store); /* ended, not released */
     for (uint32_t i = 0; i < EXPERTS; i++) {
@@ -278,7 +281,7 @@ static void an_abandoned_fetch_harms_nobody(void **state) {
         uint32_t layer = faults_random(&w->random) % LAYERS, n, taken;
         n = 1 + faults_random(&w->random) % EXPERTS;
         choose(w, ids, n);
-        slc_fetch_begin(w->store, layer, ids, n);
+        slc_fetch_begin(w->store, layer, ids, NULL, n, true);
         slc_store_check(w->store);
         taken = faults_random(&w->random) % 3;
         for (uint32_t k = 0; k < taken; k++) {
@@ -301,7 +304,7 @@ static void an_abandoned_load_is_not_read_twice(void **state) {
 
     start(w, 4);
     w->faults.delay_us = 3000;
-    slc_fetch_begin(w->store, 0, ids, 2);
+    slc_fetch_begin(w->store, 0, ids, NULL, 2, true);
     slc_fetch_end(w->store);
     slc_store_check(w->store);
     reads = slc_store_get_stats(w->store).reads;
@@ -315,7 +318,7 @@ static void destroy_with_reads_in_flight(void **state) {
 
     start(w, 4);
     w->faults.delay_us = 3000;
-    slc_fetch_begin(w->store, 0, ids, 4);
+    slc_fetch_begin(w->store, 0, ids, NULL, 4, true);
     slc_fetch_end(w->store);
 }
 
@@ -390,7 +393,7 @@ static void an_abandoned_failure_is_nobodys(void **state) {
     w->faults.bad_len = UINT64_C(1) << 40;
     w->faults.bad_errno = ENXIO;
     w->faults.bad_times = 3;
-    slc_fetch_begin(w->store, 0, ids, 3);
+    slc_fetch_begin(w->store, 0, ids, NULL, 3, true);
     slc_fetch_end(w->store);
     while (slc_io_outstanding(w->io)) { /* another fetch takes the results in */
         uint32_t other = 9;
@@ -421,23 +424,24 @@ static void sizes_are_told_before_create(void **state) {
     world *w = *state;
     const slc_checkpoint *c = &w->model->ckpt;
     uint64_t slot = slc_store_slot_bytes(c);
-    slc_slot_part part[SLC_SLOT_PARTS];
+    slc_slot_layout l;
 
     start(w, 3);
     assert_int_equal(slc_store_n_slots(w->store), 3);
     assert_int_equal(slc_store_slab_bytes(w->store), 3 * slot);
     assert_int_equal(slot % 4096, 0);
     for (uint32_t i = 0; i < LAYERS * EXPERTS; i++) {
-        uint64_t used = slc_slot_layout(c, i / EXPERTS, i % EXPERTS, part), end = 0;
-        assert_true(used <= slot);
-        for (int k = 0; k < SLC_SLOT_PARTS; k++) {
-            if (!part[k].file) continue;
-            assert_true(part[k].at >= end && part[k].need <= part[k].len);
-            assert_int_equal(part[k].at % part[k].file->align, 0);
-            assert_int_equal(part[k].at % SLC_SIMD_ALIGN, 0);
-            end = part[k].at + part[k].len;
+        uint64_t end = 0;
+        slc_slot_layout_of(c, i / EXPERTS, i % EXPERTS, &l);
+        assert_true(l.bytes <= slot);
+        for (uint32_t k = 0; k < l.n_reads; k++) {
+            const slc_slot_read *r = &l.read[k];
+            assert_true(r->at >= end && r->need <= r->len);
+            assert_int_equal(r->at % r->file->align, 0);
+            assert_int_equal(r->at % SLC_SIMD_ALIGN, 0);
+            end = r->at + r->len;
         }
-        assert_int_equal(end, used);
+        assert_int_equal(end, l.bytes);
     }
     assert_true(slc_store_overhead_bytes(c, 200) > slc_store_overhead_bytes(c, 100));
     assert_int_equal(slc_store_overhead_bytes(c, 0), 0);
