@@ -1,13 +1,13 @@
 /* The worker pool: one parallel loop at a time, claimed task by task.
  *
- * The whole claim lives in one 64-bit word: epoch (24 bits), next task (20), number of tasks (20).
- * A worker claims a task by compare-and-swap on that word, so a worker that wakes late either finds
- * no task left or claims one of the current run; a run cannot end while one of its tasks is held,
- * which makes reading fn and ctx after the claim safe.
+ * The whole claim lives in one 64-bit word: next task (32 bits), number of tasks (32). A worker
+ * claims a task by compare-and-swap on that word, so a worker that wakes late either finds no task
+ * left or claims one of the current run, whichever run it looked at before: it reads fn and ctx
+ * after the claim, and a run cannot end while one of its tasks is held.
  *
  *   owner                                   worker
  *   fn, ctx, n_done = 0                     spin, then sleep on `wake`
- *   claim = (epoch + 1, 0, n)  --release->  claim (acquire), fn(ctx, task)
+ *   claim = (0, n)  --release->             claim (acquire), fn(ctx, task)
  *   wake workers that sleep                 n_done += 1 (release)
  *   claims tasks too, waits for n_done == n (acquire)
  */
@@ -26,10 +26,6 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/fail.h"
-
-#define TASK_BITS 20u
-#define TASK_MASK ((1u << TASK_BITS) - 1)
-#define MAX_TASKS TASK_MASK
 
 /* About 20 microseconds on a 3 GHz core: longer than the gap between two loops of one token,
  * shorter than a disk read. */
@@ -73,8 +69,16 @@ static inline void cpu_relax(void) {
 #endif
 }
 
+static uint32_t next_task(uint64_t claim) {
+    return (uint32_t)(claim >> 32);
+}
+
+static uint32_t n_tasks_of(uint64_t claim) {
+    return (uint32_t)claim;
+}
+
 static bool has_task(uint64_t claim) {
-    return ((claim >> TASK_BITS) & TASK_MASK) < (claim & TASK_MASK);
+    return next_task(claim) < n_tasks_of(claim);
 }
 
 /* Claims and runs tasks until none is left. */
@@ -82,9 +86,9 @@ static void run_tasks(slc_pool *p, uint32_t idx) {
     uint64_t c = atomic_load_explicit(&p->claim, memory_order_acquire);
 
     while (has_task(c)) {
-        uint32_t task = (uint32_t)(c >> TASK_BITS) & TASK_MASK, n = (uint32_t)c & TASK_MASK;
+        uint32_t task = next_task(c), n = n_tasks_of(c);
 
-        if (!atomic_compare_exchange_weak_explicit(&p->claim, &c, c + (1u << TASK_BITS),
+        if (!atomic_compare_exchange_weak_explicit(&p->claim, &c, c + ((uint64_t)1 << 32),
                                                    memory_order_acq_rel, memory_order_acquire))
             continue;
         p->fn(p->ctx, task, idx);
@@ -125,7 +129,6 @@ static void wake_workers(slc_pool *p) {
 }
 
 void slc_pool_run(slc_pool *p, slc_task_fn *fn, void *ctx, uint32_t n_tasks) {
-    uint64_t epoch;
     uint32_t done;
 
     if (n_tasks == 0) return;
@@ -133,12 +136,10 @@ void slc_pool_run(slc_pool *p, slc_task_fn *fn, void *ctx, uint32_t n_tasks) {
         for (uint32_t i = 0; i < n_tasks; i++) fn(ctx, i, 0);
         return;
     }
-    slc_assert(n_tasks <= MAX_TASKS);
     p->fn = fn;
     p->ctx = ctx;
     atomic_store_explicit(&p->n_done, 0, memory_order_relaxed);
-    epoch = (atomic_load_explicit(&p->claim, memory_order_relaxed) >> (2 * TASK_BITS)) + 1;
-    atomic_store_explicit(&p->claim, epoch << (2 * TASK_BITS) | n_tasks, memory_order_seq_cst);
+    atomic_store_explicit(&p->claim, n_tasks, memory_order_seq_cst);
     wake_workers(p);
     run_tasks(p, 0);
 
