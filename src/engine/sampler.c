@@ -42,35 +42,40 @@ typedef struct candidate {
 
 struct slc_sampler {
     uint32_t n_ids;
+    slc_arena arena; /* of both arrays: in memory from the start, so that the plan sees them */
     candidate *cand; /* [n_ids] */
     uint8_t *seen;   /* [n_ids] all 0 between calls */
 };
 
 /* ---- life ---- */
 
+static void take_arrays(slc_sampler *s) {
+    s->cand = slc_arena_take(&s->arena, s->n_ids, sizeof(*s->cand));
+    s->seen = slc_arena_take(&s->arena, s->n_ids, 1);
+}
+
 slc_status slc_sampler_create(uint32_t n_ids, slc_sampler **out, slc_err *err) {
     slc_sampler *s;
+    slc_status rc;
 
     *out = NULL;
     if (n_ids == 0) return slc_fail(err, SLC_E_INVALID, "there are no ids to sample from");
-    s = slc_calloc(1, sizeof(*s));
-    if (s) {
-        s->n_ids = n_ids;
-        s->cand = slc_calloc(n_ids, sizeof(*s->cand));
-        s->seen = slc_calloc(n_ids, 1);
-    }
-    if (!s || !s->cand || !s->seen) {
-        slc_sampler_destroy(s);
+    if (!(s = slc_calloc(1, sizeof(*s))))
         return slc_fail(err, SLC_E_NOMEM, "no memory to sample from %u ids", n_ids);
+    s->n_ids = n_ids;
+    take_arrays(s); /* measures */
+    if ((rc = slc_arena_alloc(&s->arena, false, err))) {
+        slc_sampler_destroy(s);
+        return rc;
     }
+    take_arrays(s);
     *out = s;
     return SLC_OK;
 }
 
 void slc_sampler_destroy(slc_sampler *s) {
     if (!s) return;
-    free(s->cand);
-    free(s->seen);
+    slc_arena_free(&s->arena);
     free(s);
 }
 

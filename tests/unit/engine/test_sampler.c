@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "base/meminfo.h"
 #include "engine/sampler.h"
 
 #define N 500
@@ -316,6 +317,16 @@ static void no_ids_is_an_error(void **state) {
     slc_sampler_destroy(s);
 }
 
+/* The memory plan measures the process after this call: what comes later would break the budget. */
+static void scratch_is_in_memory_from_the_start(void **state) {
+    uint64_t before = slc_mem_usage_get().rss_bytes;
+    slc_sampler *s;
+
+    assert_int_equal(slc_sampler_create(1 << 20, &s, NULL), SLC_OK);
+    assert_true(slc_mem_usage_get().rss_bytes >= before + (16 << 20));
+    slc_sampler_destroy(s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(agrees_with_the_oracle),
@@ -329,6 +340,7 @@ int main(void) {
         cmocka_unit_test(nothing_outlives_a_call),
         cmocka_unit_test(parameters_out_of_range_are_named),
         cmocka_unit_test(no_ids_is_an_error),
+        cmocka_unit_test(scratch_is_in_memory_from_the_start),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
