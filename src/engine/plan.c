@@ -10,6 +10,7 @@
 #define DEFAULT_CTX 8192u
 #define MAX_CHUNK   512u
 #define MIN_CHUNK   16u
+#define MAX_SEQS    1024u /* keeps sizes inside 64 bits */
 
 /* Heap of a generation (ids, text, JSON), page-table rounding, inexact kernel counters. */
 #define HEADROOM_BYTES (1 * MIB)
@@ -58,11 +59,11 @@ static uint64_t scratch_bytes(slc_model *m, uint32_t chunk) {
     return measure.used;
 }
 
-/* What the plan takes with a chunk and one expert. What has been used at the peak so far (parsing)
- * counts as well, though it is free again. */
+/* What the plan takes with a chunk and the fewest experts. What has been used at the peak so far
+ * (parsing) counts as well, though it is free again. */
 static uint64_t least_bytes(const slc_plan *p, uint64_t scratch) {
-    uint64_t least =
-        p->process_bytes + p->resident_bytes + p->state_bytes + scratch + p->slot_bytes;
+    uint64_t least = p->process_bytes + p->resident_bytes + p->state_bytes + scratch +
+                     p->min_slots * p->slot_bytes;
     uint64_t peak = SANITIZER ? 0 : slc_mem_usage_get().peak_rss_bytes + HEADROOM_BYTES;
 
     return least > peak ? least : peak;
@@ -86,43 +87,36 @@ static void choose_chunk(slc_model *m, uint32_t wanted) {
     p->smallest_bytes = least_bytes(p, scratch_bytes(m, least < p->chunk ? least : p->chunk));
 }
 
-/* Slots that `left` bytes hold, within what the options and the model allow. */
-static slc_status count_slots(const slc_model *m, const slc_model_options *opt, uint64_t left,
-                              uint32_t *n_slots, slc_err *err) {
-    const slc_plan *p = &m->plan;
+/* The fewest slots to plan for: one, or the whole of the expert cache asked for. */
+static slc_status choose_min_slots(slc_plan *p, uint64_t cache_bytes, slc_err *err) {
+    uint64_t wanted = cache_bytes ? cache_bytes / p->slot_bytes : 1;
+
+    if (wanted == 0)
+        return slc_fail(err, SLC_E_INVALID,
+                        "expert cache of %llu bytes is smaller than one expert (%llu bytes)",
+                        (unsigned long long)cache_bytes, (unsigned long long)p->slot_bytes);
+    p->min_slots = wanted < p->max_slots ? (uint32_t)wanted : p->max_slots;
+    return SLC_OK;
+}
+
+/* Slots when `left` bytes are there for them: at least min_slots, as was checked. */
+static uint32_t count_slots(const slc_plan *p, const slc_model_options *opt, uint64_t left) {
     uint64_t n = p->slot_bytes ? left / p->slot_bytes : 0;
 
-    *n_slots = 0;
-    if (!p->slot_bytes) return SLC_OK;
-    if (opt->expert_cache_bytes) {
-        uint64_t wanted = opt->expert_cache_bytes / p->slot_bytes;
-
-        if (wanted == 0)
-            return slc_fail(err, SLC_E_INVALID,
-                            "expert cache of %llu bytes is smaller than one expert (%llu bytes)",
-                            (unsigned long long)opt->expert_cache_bytes,
-                            (unsigned long long)p->slot_bytes);
-        if (wanted > p->max_slots) wanted = p->max_slots;
-        if (wanted > n)
-            return slc_fail(
-                err, SLC_E_NOMEM,
-                "memory budget of %.1f MiB cannot hold an expert cache of %.1f MiB; it needs %.1f "
-                "MiB in all",
-                (double)p->budget_bytes / MIB, (double)(wanted * p->slot_bytes) / MIB,
-                (double)(p->smallest_bytes + (wanted - 1) * p->slot_bytes) / MIB);
-        n = wanted;
-    }
-    *n_slots = n < p->max_slots ? (uint32_t)n : p->max_slots;
-    return SLC_OK;
+    if (opt->expert_cache_bytes) return p->min_slots;
+    return n < p->max_slots ? (uint32_t)n : p->max_slots;
 }
 
 slc_status slc_plan_make(slc_model *m, const slc_model_options *opt, bool refuse, slc_err *err) {
     const slc_config *c = slc_model_config(m);
     slc_plan *p = &m->plan;
     slc_arena measure = {0};
+    uint64_t spare;
     slc_status rc;
 
     p->n_seqs = opt->n_seqs ? opt->n_seqs : 1;
+    if (p->n_seqs > MAX_SEQS)
+        return slc_fail(err, SLC_E_INVALID, "%u sequences, at most %u", p->n_seqs, MAX_SEQS);
     p->ctx = opt->ctx_size;
     if (!p->ctx) p->ctx = c->max_positions < DEFAULT_CTX ? c->max_positions : DEFAULT_CTX;
     if (p->ctx > c->max_positions)
@@ -137,6 +131,7 @@ slc_status slc_plan_make(slc_model *m, const slc_model_options *opt, bool refuse
         p->max_slots = c->n_layers * c->n_experts;
         p->slot_bytes = slc_store_slot_bytes(m->ckpt) +
                         (slc_store_overhead_bytes(m->ckpt, p->max_slots) / p->max_slots + 1);
+        if ((rc = choose_min_slots(p, opt->expert_cache_bytes, err))) return rc;
     }
     p->process_bytes = slc_plan_process_bytes(p->threads);
     p->budget_bytes = opt->memory_bytes ? opt->memory_bytes : default_budget();
@@ -146,13 +141,16 @@ slc_status slc_plan_make(slc_model *m, const slc_model_options *opt, bool refuse
     if (p->budget_bytes < p->smallest_bytes) {
         if (!refuse) return SLC_OK;
         return slc_fail(err, SLC_E_NOMEM,
-                        "memory budget of %.1f MiB is too small: this model with a context of %u "
+                        "memory budget of %.1f MiB is too small: this model with a context of %u%s "
                         "needs at least %.1f MiB (--memory %lluM)",
-                        (double)p->budget_bytes / MIB, p->ctx, (double)p->smallest_bytes / MIB,
+                        (double)p->budget_bytes / MIB, p->ctx,
+                        opt->expert_cache_bytes ? " and this expert cache" : "",
+                        (double)p->smallest_bytes / MIB,
                         (unsigned long long)((p->smallest_bytes + MIB - 1) / MIB));
     }
-    return count_slots(m, opt, p->budget_bytes - least_bytes(p, p->scratch_bytes) + p->slot_bytes,
-                       &p->n_slots, err);
+    spare = p->budget_bytes - least_bytes(p, p->scratch_bytes);
+    p->n_slots = count_slots(p, opt, spare + p->min_slots * p->slot_bytes);
+    return SLC_OK;
 }
 
 slc_status slc_plan_slots(const slc_model *m, const slc_model_options *opt, uint32_t *n_slots,
@@ -161,10 +159,12 @@ slc_status slc_plan_slots(const slc_model *m, const slc_model_options *opt, uint
     uint64_t used = slc_plan_process_bytes(p->threads);
 
     if (SANITIZER) used += p->resident_bytes + p->state_bytes + p->scratch_bytes;
-    if (p->budget_bytes < used + p->slot_bytes)
+    if (p->budget_bytes < used + p->min_slots * p->slot_bytes)
         return slc_fail(err, SLC_E_NOMEM,
-                        "memory budget of %.1f MiB leaves no room for one expert: %.1f MiB are in "
-                        "use after loading",
-                        (double)p->budget_bytes / MIB, (double)used / MIB);
-    return count_slots(m, opt, p->budget_bytes - used, n_slots, err);
+                        "memory budget of %.1f MiB leaves no room for %u experts (%.1f MiB): %.1f "
+                        "MiB are in use after loading",
+                        (double)p->budget_bytes / MIB, p->min_slots,
+                        (double)(p->min_slots * p->slot_bytes) / MIB, (double)used / MIB);
+    *n_slots = count_slots(p, opt, p->budget_bytes - used);
+    return SLC_OK;
 }

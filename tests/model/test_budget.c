@@ -152,14 +152,13 @@ static void peak_stays_below_the_limit(void **state) {
         }
 }
 
-static void too_small_is_refused_with_what_works(void **state) {
-    uint64_t least = smallest("demo-moe", ""), peak;
+static void check_refusal(const char *more) {
+    uint64_t least = smallest("demo-moe", more), peak;
     unsigned long long works = 0;
     char args[512], *text, *at;
     child c;
 
-    (void)state;
-    run_args(args, sizeof(args), "demo-moe", least - 2 * MIB, "");
+    run_args(args, sizeof(args), "demo-moe", least - 2 * MIB, more);
     c = start(false, args);
     assert_int_equal(finish(&c, &peak), 1);
     assert_true(peak <= least);
@@ -168,7 +167,13 @@ static void too_small_is_refused_with_what_works(void **state) {
     assert_int_equal(sscanf(at, "--memory %lluM", &works), 1);
     free(text);
     forget(&c);
-    check_run("demo-moe", false, works * MIB, "");
+    check_run("demo-moe", false, works * MIB, more);
+}
+
+static void too_small_is_refused_with_what_works(void **state) {
+    (void)state;
+    check_refusal("");
+    check_refusal("--expert-cache 20M"); /* is part of what is needed */
 }
 
 static void two_at_once_both_keep_their_word(void **state) {
