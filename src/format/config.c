@@ -40,7 +40,7 @@ static const struct int_field {
     {"linear_key_head_dim", offsetof(slc_config, key_head_dim), 1, 4096, REQUIRED, FOR_ALL},
     {"linear_value_head_dim", offsetof(slc_config, value_head_dim), 1, 4096, REQUIRED, FOR_ALL},
     /* one tap would be no convolution, and its stored shape could not tell raw from folded norms */
-    {"linear_conv_kernel_dim", offsetof(slc_config, conv_kernel), 2, 64, 4, FOR_ALL},
+    {"linear_conv_kernel_dim", offsetof(slc_config, conv_kernel), 2, SLC_MAX_CONV_TAPS, 4, FOR_ALL},
     {"intermediate_size", offsetof(slc_config, intermediate_size), 1, 1u << 20, REQUIRED,
      FOR_DENSE},
     {"num_experts_per_tok", offsetof(slc_config, n_experts_per_tok), 1, 1u << 16, REQUIRED,

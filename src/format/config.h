@@ -11,8 +11,9 @@
 #include "base/log.h"
 #include "sluice/status.h"
 
-#define SLC_MAX_LAYERS   1024u
-#define SLC_MAX_STOP_IDS 16u
+#define SLC_MAX_LAYERS    1024u
+#define SLC_MAX_CONV_TAPS 64u
+#define SLC_MAX_STOP_IDS  16u
 
 typedef enum slc_layer_kind { SLC_LAYER_GDN = 0, SLC_LAYER_FULL = 1 } slc_layer_kind;
 

@@ -1,21 +1,20 @@
 /* Gated DeltaNet, the linear-attention mixer (docs/architecture.md, "Gated DeltaNet").
  *
- *   qkv = Wqkv u, z = Wz u, b = Wb u, a = Wa u
- *   q, k, v = silu(causal depthwise convolution of qkv); q, k l2-normed per head, q times
- * 1/sqrt(dk) beta = sigmoid(b), g = exp(-exp(A_log) softplus(a + dt_bias)) per value head S = g S;
- * d = beta (v - S k); S = S + d k^T; o = S q         value head j uses key head j/(VH/KH) out =
- * Wout( norm(o) * silu(z) )
+ *     qkv = Wqkv u, z = Wz u, b = Wb u, a = Wa u
+ *     q, k, v = silu(causal depthwise convolution of qkv)
+ *     q, k l2-normed per head, q times 1/sqrt(dk)
+ *     beta = sigmoid(b), g = exp(-exp(A_log) softplus(a + dt_bias))        per value head
+ *     S = g S; d = beta (v - S k); S = S + d k^T; o = S q      head j uses key head j/(VH/KH)
+ *     out = Wout( norm(o) * silu(z) )
  *
  * The recurrence itself is run, token after token: exact at any chunk size, and no exponential of a
  * cumulated decay that could overflow. */
 #include <math.h>
 #include <string.h>
 
-#include "base/assert.h"
 #include "kernels/scalar_math.h"
 #include "model/net.h"
 
-#define MAX_TAPS 16u
 /* Of the l2 norm of q and k, added to the sum of squares. */
 #define L2_EPS 1e-6f
 
@@ -56,7 +55,7 @@ static void prepare_row(void *ctx, uint32_t row, uint32_t worker) {
     uint32_t taps = c->conv_kernel, dk = c->key_head_dim;
     float *out = j->p->conv + (size_t)row * j->conv_dim, *q = out, *k = out + j->key_dim;
     float *b = j->b + (size_t)row * c->n_value_heads, *a = j->a + (size_t)row * c->n_value_heads;
-    const float *rows[MAX_TAPS];
+    const float *rows[SLC_MAX_CONV_TAPS];
 
     (void)worker;
     for (uint32_t t = 0; t < taps; t++)
@@ -128,7 +127,6 @@ void slc_layer_gdn(const slc_net *net, slc_cpu *cpu, const slc_state_layout *sl,
     };
     slc_product out = {&l->w[SLC_W_OUT], &p->mixed, p->out, c->hidden_size};
 
-    slc_assert(c->conv_kernel <= MAX_TAPS);
     slc_cpu_products(cpu, in, 4);
     slc_pool_run(cpu->pool, prepare_row, &job, p->n_tok);
     slc_pool_run(cpu->pool, recur_head, &job, p->n_spans * c->n_value_heads);
