@@ -1,0 +1,277 @@
+/* What fails, fails alone: an expert that cannot be read, or weights that are not numbers, break
+ * the sequences that needed them and no other; a broken sequence says so until it is reset, and is
+ * then as good as new. */
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "engine/model_internal.h"
+#include "support/run.h"
+#include "support/temp.h"
+
+#define MODEL                                                                                      \
+    "tests/golden/moe-many" /* 40 experts a layer: one token leaves most of them unread            \
+                             */
+#define N_LONG 60u
+
+static const int32_t one_token[] = {5};
+static int32_t many[N_LONG];
+
+/* ---- a copy of the model, to be damaged ---- */
+
+typedef struct copy {
+    char *dir, *weights;
+    char *bytes; /* the weights as they should be */
+    size_t n;
+} copy;
+
+static copy copy_model(void) {
+    static const char *const names[] = {"config.json", "model.safetensors"};
+    copy c = {.dir = temp_dir()};
+
+    for (int i = 0; i < 2; i++) {
+        char relative[128], *path;
+        size_t n;
+
+        snprintf(relative, sizeof(relative), MODEL "/%s", names[i]);
+        path = source_path(relative);
+        free(c.bytes);
+        c.bytes = temp_read(path, &n);
+        c.n = n;
+        free(path);
+        free(c.weights);
+        c.weights = temp_write(c.dir, names[i], c.bytes, n);
+    }
+    return c;
+}
+
+/* In the same file that the model has open. */
+static void repair(const copy *c) {
+    int fd = open(c->weights, O_WRONLY | O_CLOEXEC);
+
+    assert_true(fd >= 0);
+    assert_int_equal(pwrite(fd, c->bytes, c->n, 0), (ssize_t)c->n);
+    close(fd);
+}
+
+static void remove_copy(copy *c) {
+    temp_dir_remove(c->dir);
+    free(c->weights);
+    free(c->bytes);
+}
+
+static slc_model *open_copy(const copy *c, const char *io) {
+    slc_model_options o = slc_model_options_default();
+    slc_err err = {0};
+    slc_model *m;
+
+    o.ctx_size = 128;
+    o.n_seqs = 2;
+    o.memory_bytes = 256ull << 20; /* all experts fit: what was read stays */
+    o.io = io;
+    if (slc_model_open(c->dir, &o, &m, &err)) fail_msg("%s", err.msg);
+    return m;
+}
+
+/* ---- steps ---- */
+
+typedef struct pair {
+    slc_step_item items[2];
+    float *logits[2]; /* of the last token; calls counted */
+    uint32_t calls[2], vocab;
+} pair;
+
+static void keep(void *user, uint32_t item, uint32_t pos, const float *logits) {
+    pair *p = user;
+
+    (void)pos;
+    memcpy(p->logits[item], logits, p->vocab * sizeof(float));
+    p->calls[item]++;
+}
+
+static pair new_pair(slc_model *m) {
+    pair p = {.vocab = run_vocab(m)};
+    slc_err err = {0};
+
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(slc_seq_create(m, &p.items[i].seq, &err), SLC_OK);
+        p.items[i].want = SLC_WANT_LAST;
+        p.logits[i] = calloc(p.vocab, sizeof(float));
+        assert_non_null(p.logits[i]);
+    }
+    return p;
+}
+
+static void set(pair *p, int i, const int32_t *tokens, uint32_t n) {
+    p->items[i].tokens = tokens;
+    p->items[i].n_tokens = n;
+}
+
+static void step(slc_model *m, pair *p) {
+    slc_err err = {0};
+
+    p->calls[0] = p->calls[1] = 0;
+    assert_int_equal(slc_step(m, p->items, 2, keep, p, &err), SLC_OK);
+}
+
+static void free_pair(pair *p) {
+    for (int i = 0; i < 2; i++) {
+        slc_seq_destroy(p->items[i].seq);
+        free(p->logits[i]);
+    }
+}
+
+static void assert_same(const float *a, const float *b, uint32_t n) {
+    assert_memory_equal(a, b, n * sizeof(float));
+}
+
+/* Item `bad` needs experts that cannot be read, the other has all of its own in the cache. */
+static void check_failed_read(const char *io, int bad) {
+    copy c = copy_model();
+    slc_model *m = open_copy(&c, io);
+    float *short_alone, *long_alone;
+    int good = 1 - bad;
+    pair p;
+
+    { /* the reference: nothing of it is cached in m */
+        slc_model *whole = open_copy(&c, io);
+
+        short_alone = run_last_logits(whole, one_token, 1);
+        long_alone = run_last_logits(whole, many, N_LONG);
+        slc_model_close(whole);
+    }
+    free(run_last_logits(m, one_token, 1)); /* its experts are in the cache from here on */
+    assert_int_equal(truncate(c.weights, 100), 0);
+
+    p = new_pair(m);
+    set(&p, good, one_token, 1);
+    set(&p, bad, many, N_LONG);
+    step(m, &p);
+    assert_int_equal(p.items[good].err.code, SLC_OK);
+    assert_int_equal(p.calls[good], 1);
+    assert_same(p.logits[good], short_alone, p.vocab);
+    assert_int_equal(p.items[bad].err.code, SLC_E_IO);
+    assert_int_equal(p.calls[bad], 0);
+    assert_non_null(strstr(p.items[bad].err.msg, "layer 0, expert "));
+    assert_non_null(strstr(p.items[bad].err.msg, "model.safetensors"));
+
+    /* Broken until it is reset; the other goes on. */
+    slc_seq_reset(p.items[good].seq);
+    set(&p, bad, one_token, 1);
+    step(m, &p);
+    assert_int_equal(p.items[bad].err.code, SLC_E_INVALID);
+    assert_non_null(strstr(p.items[bad].err.msg, "reset"));
+    assert_int_equal(p.calls[bad], 0);
+    assert_int_equal(p.items[good].err.code, SLC_OK);
+    assert_same(p.logits[good], short_alone, p.vocab);
+
+    /* The disk is back: nothing of the failure is left in the cache or in the sequence. */
+    repair(&c);
+    slc_seq_reset(p.items[good].seq);
+    slc_seq_reset(p.items[bad].seq);
+    set(&p, bad, many, N_LONG);
+    step(m, &p);
+    assert_int_equal(p.items[bad].err.code, SLC_OK);
+    assert_same(p.logits[bad], long_alone, p.vocab);
+    assert_same(p.logits[good], short_alone, p.vocab);
+    slc_store_check(m->store);
+
+    free_pair(&p);
+    free(short_alone);
+    free(long_alone);
+    slc_model_close(m);
+    remove_copy(&c);
+}
+
+static void a_failed_read_fails_those_who_need_it(void **state) {
+    static const char *const io[] = {"threads", "auto"};
+
+    (void)state;
+    for (int i = 0; i < 2; i++)
+        for (int bad = 0; bad < 2; bad++) check_failed_read(io[i], bad);
+}
+
+/* A generation that meets a failed read ends with an error and what was made so far. */
+static void a_generation_keeps_what_was_made(void **state) {
+    copy c = copy_model();
+    slc_model *m = open_copy(&c, "auto");
+    slc_generate_options o = {.sampling = slc_sampling_default(m), .max_tokens = 50};
+    slc_generation g;
+    slc_err err = {0};
+    slc_seq *s;
+
+    (void)state;
+    o.ignore_eos = true;
+    o.sampling.temperature = 0;
+    assert_int_equal(slc_seq_create(m, &s, &err), SLC_OK);
+    free(run_last_logits(m, one_token, 1));
+    assert_int_equal(truncate(c.weights, 100), 0);
+    assert_int_equal(slc_generate(m, s, one_token, 1, &o, &g, &err), SLC_E_IO);
+    assert_int_equal(g.finish, SLC_FINISH_ERROR);
+    assert_true(g.n_ids >= 1 && g.n_ids < 50);
+    assert_non_null(g.text);
+    slc_generation_deinit(&g);
+
+    slc_seq_reset(s);
+    repair(&c);
+    err = (slc_err){0};
+    assert_int_equal(slc_generate(m, s, one_token, 1, &o, &g, &err), SLC_OK);
+    assert_int_equal(g.n_ids, 50);
+    slc_generation_deinit(&g);
+    slc_model_close(m);
+    remove_copy(&c);
+}
+
+/* An embedding row full of infinities: whoever feeds that id fails, at its position. */
+static void values_that_are_not_finite_fail_their_sequence(void **state) {
+    copy c = copy_model();
+    slc_model *m = open_copy(&c, "auto");
+    const slc_extent *e = &m->ckpt->w[SLC_W_EMBED].part[SLC_PART_SCALES];
+    uint64_t row_bytes = slc_matrix_row_bytes(&m->net.embed.type, SLC_PART_SCALES);
+    uint32_t bad_id = 77;
+    int32_t with_bad[9];
+    float *alone = run_last_logits(m, many, 20);
+    uint8_t *row = (uint8_t *)c.bytes + e->off + bad_id * row_bytes;
+
+    (void)state;
+    assert_true(row_bytes > 0);
+    for (uint64_t i = 0; i < row_bytes; i += 2) row[i] = 0x80, row[i + 1] = 0x7f; /* bf16 inf */
+    slc_model_close(m);
+    repair(&c); /* writes the damage */
+    m = open_copy(&c, "auto");
+    for (int i = 0; i < 9; i++) with_bad[i] = i == 6 ? (int32_t)bad_id : 5 + i;
+    for (int bad = 0; bad < 2; bad++) {
+        pair p = new_pair(m);
+
+        set(&p, bad, with_bad, 9);
+        set(&p, 1 - bad, many, 20);
+        step(m, &p);
+        assert_int_equal(p.items[1 - bad].err.code, SLC_OK);
+        assert_same(p.logits[1 - bad], alone, p.vocab);
+        assert_int_equal(p.items[bad].err.code, SLC_E_FORMAT);
+        assert_non_null(strstr(p.items[bad].err.msg, "layer 0"));
+        assert_non_null(strstr(p.items[bad].err.msg, "position 6"));
+        assert_int_equal(p.calls[bad], 0);
+        free_pair(&p);
+    }
+    free(alone);
+    slc_model_close(m);
+    remove_copy(&c);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_failed_read_fails_those_who_need_it),
+        cmocka_unit_test(a_generation_keeps_what_was_made),
+        cmocka_unit_test(values_that_are_not_finite_fail_their_sequence),
+    };
+
+    for (uint32_t i = 0; i < N_LONG; i++) many[i] = (int32_t)(100 + 37 * i % 150);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
