@@ -41,7 +41,7 @@ typedef struct slc_model_options {
     uint64_t memory_bytes;       /* 0: from cgroup limit and MemAvailable; hard limit on VmHWM */
     uint64_t expert_cache_bytes; /* 0: what memory_bytes leaves; the expert slab alone */
     uint32_t ctx_size;           /* 0: min(the model's, 8192); positions per sequence */
-    uint32_t n_seqs;             /* 1; sequences that can exist at once */
+    uint32_t n_seqs;             /* 1, at most 1024; sequences that can exist at once */
     uint32_t threads;            /* 0: the cores this process may use */
     uint32_t prefill_chunk;      /* 0: up to 512, less when memory is short; tokens per pass */
     bool exact;                  /* false; f32 activations and f32 KV, for comparison */
@@ -67,7 +67,8 @@ SLC_API slc_status slc_model_open(const char *path, const slc_model_options *opt
 SLC_API void slc_model_close(slc_model *m);
 
 /* Makes the running (or next) slc_step or slc_generate return SLC_E_CANCELLED soon. Async-signal
- * safe. Cleared when that call returns. */
+ * safe. A request that comes too late for a slc_step stops the next one; slc_generate forgets it
+ * when it returns. */
 SLC_API void slc_model_cancel(slc_model *m);
 
 /* Facts and plan of a checkpoint. Self-contained: it may outlive the model. */
@@ -91,7 +92,7 @@ typedef struct slc_model_info {
     float temperature, top_p, min_p, repeat_penalty, presence_penalty;
     int32_t top_k;
     int do_sample;
-    const char *cpu_level, *io; /* in use; "" before open */
+    const char *cpu_level, *io; /* in use; io "" for a dense model */
     uint32_t threads;
 } slc_model_info;
 
