@@ -148,11 +148,12 @@ static void gdn_want(uint32_t t, double *y) {
     }
 }
 
-static rig *gdn_rig(void) {
+/* `taps` of the convolution, all but the last four zero. */
+static rig *gdn_rig(uint32_t taps) {
     static const float a[T * VH] = {0.5f, -0.25f, -1, 0.75f, 0, 1.5f, 1, -1, 0.25f, 0.25f};
     static const float b[T * VH] = {0, 1, 2, -1, -0.5f, 0.5f, 1.5f, 0, -2, 3};
     static const float neg_exp_a[VH] = {-1, -1.64872127f}, dt_bias[VH] = {0.25f, -0.5f};
-    float qkv[T * CONV], z[T * VH * DV], *taps;
+    float qkv[T * CONV], z[T * VH * DV], *conv;
     rig *r = calloc(1, sizeof(*r));
     slc_layer *l;
 
@@ -163,18 +164,20 @@ static rig *gdn_rig(void) {
                           .n_value_heads = VH,
                           .key_head_dim = DK,
                           .value_head_dim = DV,
-                          .conv_kernel = 4,
+                          .conv_kernel = taps,
                           .intermediate_size = 1};
     start(r);
     for (int t = 0; t < T; t++) {
         for (int c = 0; c < CONV; c++) qkv[t * CONV + c] = (float)((5 * t + 3 * c) % 11 - 5) / 4;
         memcpy(z + t * VH * DV, gdn_z, sizeof(gdn_z));
     }
-    taps = take(r, 4 * CONV);
+    conv = take(r, taps * CONV);
     for (int j = 0; j < 4; j++)
-        for (int c = 0; c < CONV; c++) taps[j * CONV + c] = (float)((3 * c + 5 * j) % 7 - 3) / 4;
+        for (int c = 0; c < CONV; c++)
+            conv[(taps - 4 + (uint32_t)j) * CONV + (uint32_t)c] =
+                (float)((3 * c + 5 * j) % 7 - 3) / 4;
     l = &r->net.layers[0];
-    l->conv = taps;
+    l->conv = conv;
     l->neg_exp_a = neg_exp_a;
     l->dt_bias = dt_bias;
     l->gdn_norm = gdn_norm;
@@ -215,7 +218,7 @@ static void gdn_layer_in_any_pieces(void **state) {
     static const uint32_t pieces[][T] = {{5}, {1, 1, 1, 1, 1}, {2, 3}, {4, 1}, {1, 2, 2}};
 
     for (size_t i = 0; i < sizeof(pieces) / sizeof(pieces[0]); i++) {
-        rig *r = gdn_rig();
+        rig *r = gdn_rig(4);
 
         for (int k = 0; k < T && pieces[i][k]; k++) gdn_feed(r, pieces[i][k], 0);
         gdn_check_state(r, &r->state[0]);
@@ -225,7 +228,7 @@ static void gdn_layer_in_any_pieces(void **state) {
 }
 
 static void gdn_layer_keeps_sequences_apart(void **state) {
-    rig *r = gdn_rig();
+    rig *r = gdn_rig(4);
 
     gdn_feed(r, 2, 0);
     gdn_feed(r, 1, 3);
@@ -235,6 +238,15 @@ static void gdn_layer_keeps_sequences_apart(void **state) {
     slc_state_reset(&r->layout, &r->state[0]);
     gdn_feed(r, 5, 0);
     gdn_check_state(r, &r->state[0]);
+    stop(r);
+    free(r);
+}
+
+static void gdn_layer_with_the_longest_convolution(void **state) {
+    rig *r = gdn_rig(SLC_MAX_CONV_TAPS);
+
+    gdn_feed(r, 1, 0);
+    gdn_feed(r, 4, 5);
     stop(r);
     free(r);
 }
@@ -428,6 +440,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gdn_layer_in_any_pieces),
         cmocka_unit_test(gdn_layer_keeps_sequences_apart),
+        cmocka_unit_test(gdn_layer_with_the_longest_convolution),
         cmocka_unit_test(attention_layer_in_any_pieces),
         cmocka_unit_test(router_takes_the_largest_and_renormalises),
         cmocka_unit_test(moe_block_adds_experts_in_any_order),
