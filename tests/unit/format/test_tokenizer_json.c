@@ -156,6 +156,9 @@ static void refuses_by_name_what_would_change_ids(void **state) {
         {WITH_PRE(SEQUENCE(SPLIT("{\"Regex\": \"a\"}", "\"Isolated\"") ", " SPLIT(
              "{\"Regex\": \"b\"}", "\"Isolated\"") ", " BYTE_LEVEL)),
          "Split after"},
+        {WITH_PRE(
+             SEQUENCE(SPLIT("{\"Regex\": \"a\"}", "\"Isolated\"") ", {\"type\": \"ByteLevel\"}")),
+         "use_regex after a Split"},
         {WITH_PRE(SEQUENCE(BYTE_LEVEL ", " BYTE_LEVEL)), "two ByteLevel"},
         {WITH_PRE(SEQUENCE(SEQUENCE(BYTE_LEVEL))), "Sequence"},
         {WITH_MODEL("\"dropout\": 0.1, " VOCAB), "dropout"},

@@ -235,6 +235,22 @@ static void gives_up_on_endless_backtracking(void **state) {
 }
 
 /* A megabyte of one character, through the compiled and the interpreted form, on a small stack. */
+/* One match that needs more state than just-in-time code has room for: the interpreter takes over.
+ */
+static void deep_matches_are_found(void **state) {
+    enum { N = 60001 };
+    slc_splitter *s = create("(?:a|b)+c|[ab]", false);
+    char *text = malloc(N);
+    size_t count = 0;
+    slc_err err = {0};
+
+    for (int i = 0; i < N; i++) text[i] = i == N - 1 ? 'c' : "ab"[i % 2];
+    if (slc_splitter_run(s, text, N, count_piece, &count, &err)) fail_msg("%s", err.msg);
+    assert_int_equal(count, 1);
+    free(text);
+    slc_splitter_destroy(s);
+}
+
 static void *split_runs(void *arg) {
     static const char interpreted[] = "(*NO_JIT)";
     const size_t n = (size_t)1 << 20;
@@ -280,6 +296,7 @@ int main(void) {
         cmocka_unit_test(keeps_what_no_match_covers),
         cmocka_unit_test(refuses_bad_expressions),
         cmocka_unit_test(gives_up_on_endless_backtracking),
+        cmocka_unit_test(deep_matches_are_found),
         cmocka_unit_test(d04_expressions_need_no_stack_either),
     };
     return cmocka_run_group_tests_name("text.split", tests, NULL, NULL);
