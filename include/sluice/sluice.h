@@ -101,11 +101,33 @@ SLC_API slc_status slc_model_inspect(const char *path, const slc_model_options *
                                      slc_model_info *info, slc_err *err) SLC_MUST_CHECK;
 SLC_API void slc_model_get_info(const slc_model *m, slc_model_info *info);
 
+/* What became of experts that were read before they were asked for, by source. */
+typedef enum slc_prediction {
+    SLC_PREDICT_PREVIOUS = 0, /* what the token before used */
+    SLC_PREDICT_NEXT,         /* the next layer's router on the present hidden state */
+    SLC_PREDICT_AHEAD2,       /* the one after that */
+    SLC_PREDICT_PROMPT,       /* what the prompt used most */
+    SLC_PREDICT_HOT,          /* what was held when the program last ended */
+    SLC_N_PREDICTIONS
+} slc_prediction;
+
+typedef struct slc_prediction_stats {
+    uint64_t asked, present; /* hints; of these there, or on their way, already */
+    uint64_t read;           /* of these read */
+    uint64_t used, late;     /* of these ready, still loading, when asked for */
+    uint64_t wasted;         /* of these evicted or superseded unused */
+    uint64_t bytes_read;
+    bool off; /* has not paid lately */
+} slc_prediction_stats;
+
 /* Counters since open. Rates are the caller's to form. */
 typedef struct slc_stats {
     uint64_t prefill_tokens, prefill_ns; /* passes of more than one token per sequence */
     uint64_t decode_tokens, decode_ns;   /* passes of one token per sequence */
-    uint64_t hits, misses, reads, bytes_read, stall_ns;
+    uint64_t hits, misses;               /* experts asked for that were ready, that were not */
+    uint64_t late;                       /* of the misses: on their way already */
+    uint64_t reads, bytes_read, stall_ns;
+    slc_prediction_stats predict[SLC_N_PREDICTIONS];
     uint64_t peak_rss_bytes;
 } slc_stats;
 

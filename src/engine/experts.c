@@ -1,7 +1,8 @@
 /* Where the stream and the model meet: an expert's bytes become matrices, and the experts of a
  * layer are computed as they arrive.
  *
- *     router -> reads of everything missing submitted -> shared expert computed meanwhile
+ *     router -> reads of everything missing submitted -> hints for later layers
+ *            -> shared expert computed meanwhile
  *            -> whatever is ready computed, again and again -> sum in rank order */
 #include "base/fail.h"
 #include "engine/model_internal.h"
@@ -25,19 +26,22 @@ static void fail_users(slc_model *m, uint32_t expert) {
     slc_pass *p = &m->pass;
 
     for (uint32_t pair = p->first_pair[expert]; pair < p->first_pair[expert + 1]; pair++)
-        slc_fetch_error(m->store, &m->pass_items[p->span_of_row[p->pair_row[pair]]]->err);
+        slc_source_error(&m->source, &m->pass_items[p->span_of_row[p->pair_row[pair]]]->err);
 }
 
 void slc_run_experts(slc_model *m, uint32_t layer) {
     slc_pass *p = &m->pass;
     slc_fetched ready[MAX_READY];
     slc_moe_expert experts[MAX_READY];
+    bool decode = p->n_tok == p->n_spans;
     uint32_t got;
 
+    slc_source_predict(&m->source, layer);
     slc_moe_route(&m->net, &m->cpu, p, layer);
-    slc_fetch_begin(m->store, layer, p->distinct, NULL, p->n_distinct, p->n_tok == p->n_spans);
+    slc_source_begin(&m->source, layer, p->distinct, p->distinct_score, p->n_distinct, decode);
+    slc_predict_layer(m, layer, decode);
     slc_moe_shared(&m->net, &m->cpu, p, layer);
-    while ((got = slc_fetch_next(m->store, ready, MAX_READY)) > 0) {
+    while ((got = slc_source_next(&m->source, ready, MAX_READY)) > 0) {
         uint32_t n = 0;
 
         for (uint32_t i = 0; i < got; i++) {
@@ -49,8 +53,8 @@ void slc_run_experts(slc_model *m, uint32_t layer) {
                 experts[n++] = bind_expert(&m->net.layers[layer], id, &ready[i].view);
         }
         slc_moe_experts(&m->net, &m->cpu, p, experts, n);
-        slc_fetch_release(m->store, ready, got);
+        slc_source_release(&m->source, ready, got);
     }
-    slc_fetch_end(m->store);
+    slc_source_end(&m->source);
     slc_moe_combine(&m->net, &m->cpu, p);
 }

@@ -85,7 +85,7 @@ static void copy_plan(const slc_plan *p, slc_model_info *info) {
     info->budget_bytes = p->budget_bytes;
     info->smallest_budget_bytes = p->smallest_bytes;
     info->process_bytes = p->process_bytes;
-    info->resident_bytes = p->resident_bytes;
+    info->resident_bytes = p->resident_bytes + p->original_bytes;
     info->state_bytes = p->state_bytes;
     info->scratch_bytes = p->scratch_bytes;
     info->slot_bytes = p->slot_bytes;
@@ -126,14 +126,19 @@ void slc_model_get_info(const slc_model *m, slc_model_info *info) {
 slc_stats slc_model_get_stats(const slc_model *m) {
     slc_stats s = m->stats;
 
-    if (m->store) {
-        slc_store_stats st = slc_store_get_stats(m->store);
+    slc_store_stats st = slc_source_stats(&m->source);
 
-        s.hits = st.hits;
-        s.misses = st.misses;
-        s.reads = st.reads;
-        s.bytes_read = st.bytes_read;
-        s.stall_ns = st.stall_ns;
+    s.hits = st.hits;
+    s.misses = st.misses;
+    s.late = st.late;
+    s.reads = st.reads;
+    s.bytes_read = st.bytes_read;
+    s.stall_ns = st.stall_ns;
+    for (int i = 0; i < SLC_N_PREDICTIONS; i++) {
+        const slc_guess_stats *g = &st.guess[i];
+
+        s.predict[i] = (slc_prediction_stats){g->asked, g->present, g->read,       g->used,
+                                              g->late,  g->wasted,  g->bytes_read, g->off};
     }
     s.peak_rss_bytes = slc_mem_usage_get().peak_rss_bytes;
     return s;

@@ -8,11 +8,12 @@
 
 #include "backend/cpu.h"
 #include "engine/plan.h"
+#include "engine/predict.h"
 #include "engine/sampler.h"
+#include "engine/source.h"
 #include "format/checkpoint.h"
 #include "model/net.h"
 #include "sluice/sluice.h"
-#include "stream/store.h"
 #include "text/tokenizer.h"
 
 struct slc_seq {
@@ -29,8 +30,11 @@ struct slc_model {
     slc_checkpoint *ckpt;
     slc_tokenizer *tok; /* NULL: the folder has no tokenizer.json */
     slc_cpu cpu;
-    slc_io *io;       /* NULL for a dense model */
-    slc_store *store; /* NULL for a dense model */
+    slc_io *io; /* NULL for a dense model */
+    slc_stream_mode mode;
+    const slc_policy *policy; /* NULL: the store's default */
+    slc_source source;
+    slc_predict predict;
     slc_net net;
     slc_plan plan;
     slc_arena resident; /* weights */

@@ -63,7 +63,7 @@ static uint64_t scratch_bytes(slc_model *m, uint32_t chunk) {
  * (parsing) counts as well, though it is free again. */
 static uint64_t least_bytes(const slc_plan *p, uint64_t scratch) {
     uint64_t least = p->process_bytes + p->resident_bytes + p->state_bytes + scratch +
-                     p->min_slots * p->slot_bytes;
+                     p->original_bytes + p->min_slots * p->slot_bytes;
     uint64_t peak = SANITIZER ? 0 : slc_mem_usage_get().peak_rss_bytes + HEADROOM_BYTES;
 
     return least > peak ? least : peak;
@@ -127,7 +127,9 @@ slc_status slc_plan_make(slc_model *m, const slc_model_options *opt, bool refuse
     p->resident_bytes = measure.used;
     slc_state_layout_init(&m->state_layout, &m->net, p->ctx, opt->exact);
     p->state_bytes = p->n_seqs * slc_align_up(m->state_layout.total_bytes, SLC_SIMD_ALIGN);
-    if (slc_config_is_moe(c)) {
+    if (m->mode != SLC_MODE_FULL) {
+        p->original_bytes = slc_original_bytes(m->ckpt, m->mode);
+    } else if (slc_config_is_moe(c)) {
         p->max_slots = c->n_layers * c->n_experts;
         p->slot_bytes = slc_store_slot_bytes(m->ckpt) +
                         (slc_store_overhead_bytes(m->ckpt, p->max_slots) / p->max_slots + 1);

@@ -19,10 +19,11 @@ typedef struct slc_plan {
     uint32_t ctx, n_seqs, chunk, threads;
     uint64_t budget_bytes;
     uint64_t process_bytes, resident_bytes, state_bytes, scratch_bytes;
-    uint64_t slot_bytes; /* slab and bookkeeping of one expert; 0 for a dense model */
-    uint32_t min_slots;  /* 1, or the expert cache asked for; 0 for a dense model */
-    uint32_t max_slots;  /* all experts */
-    uint32_t n_slots;    /* planned; after open: real */
+    uint64_t slot_bytes;     /* slab and bookkeeping of one expert; 0 for a dense model */
+    uint64_t original_bytes; /* what the original's way takes instead of slots */
+    uint32_t min_slots;      /* 1, or the expert cache asked for; 0 for a dense model */
+    uint32_t max_slots;      /* all experts */
+    uint32_t n_slots;        /* planned; after open: real */
     uint64_t smallest_bytes;
 } slc_plan;
 

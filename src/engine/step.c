@@ -16,6 +16,7 @@ void slc_step_take(slc_model *m, slc_arena *a, uint32_t chunk) {
 
     slc_pass_take(&m->pass, &m->net, a, chunk, n_seqs, LOGIT_ROWS < chunk ? LOGIT_ROWS : chunk);
     m->pass_items = slc_arena_take(a, n_seqs, sizeof(*m->pass_items));
+    if (slc_config_is_moe(slc_model_config(m))) slc_predict_take(m, a);
     m->pass_tokens = slc_arena_take(a, chunk, sizeof(*m->pass_tokens));
 }
 
@@ -133,8 +134,10 @@ static void run_layers(slc_model *m) {
     slc_pass *p = &m->pass;
 
     slc_net_begin(&m->net, &m->cpu, p, m->pass_tokens);
+    slc_predict_begin(m, p->n_tok == p->n_spans);
     for (uint32_t l = 0; l < c->n_layers; l++) {
         slc_layer_mix(&m->net, &m->cpu, &m->state_layout, p, l);
+        if (m->source.store) slc_store_poll(m->source.store);
         if (slc_config_is_moe(c))
             slc_run_experts(m, l);
         else

@@ -20,10 +20,10 @@ typedef struct moe_job {
     slc_pass *p;
 } moe_job;
 
-/* The K most probable experts of a token, by insertion into a short sorted list: a later expert
- * enters only if strictly better, so ties go to the lower id. NaN compares false everywhere; the
- * ids stay valid and the NaN travels on through the weights. */
-static void choose(const float *prob, uint32_t n, uint32_t k, uint32_t *ids, float *weights) {
+/* By insertion into a short sorted list: a later expert enters only if strictly better, so ties go
+ * to the lower id. NaN compares false everywhere; the ids stay valid and the NaN travels on through
+ * the weights. */
+void slc_moe_choose(const float *prob, uint32_t n, uint32_t k, uint32_t *ids, float *weights) {
     float sum = 0.0f;
     uint32_t have = 0;
 
@@ -51,21 +51,31 @@ static void route_row(void *ctx, uint32_t row, uint32_t worker) {
 
     (void)worker;
     j->cpu->k.softmax(prob, c->n_experts);
-    choose(prob, c->n_experts, c->n_experts_per_tok, j->p->expert_ids + at,
-           j->p->expert_weights + at);
+    slc_moe_choose(prob, c->n_experts, c->n_experts_per_tok, j->p->expert_ids + at,
+                   j->p->expert_weights + at);
 }
 
 /* Sorts the pass's pairs by expert, tokens ascending within one: a counting sort. */
 static void sort_pairs(const slc_config *c, slc_pass *p) {
     uint32_t k = c->n_experts_per_tok, n = p->n_tok * k, *first = p->first_pair;
+    float *best = p->best;
 
     memset(first, 0, ((size_t)c->n_experts + 1) * sizeof(*first));
-    for (uint32_t i = 0; i < n; i++) first[p->expert_ids[i]]++;
+    memset(best, 0, c->n_experts * sizeof(*best));
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t e = p->expert_ids[i];
+
+        first[e]++;
+        if (p->expert_weights[i] > best[e]) best[e] = p->expert_weights[i];
+    }
     p->n_distinct = 0;
     for (uint32_t e = 0, at = 0; e <= c->n_experts; e++) {
         uint32_t count = first[e];
 
-        if (count) p->distinct[p->n_distinct++] = e;
+        if (count) {
+            p->distinct_score[p->n_distinct] = best[e];
+            p->distinct[p->n_distinct++] = e;
+        }
         first[e] = at;
         at += count;
     }

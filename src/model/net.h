@@ -122,13 +122,19 @@ typedef struct slc_pass {
     float *expert_weights; /* [max_tok][K], sum 1 */
     float *shared_route;   /* [max_tok] */
     uint32_t n_distinct;   /* experts that this pass needs */
+    float *distinct_score; /* [E] by place in distinct: the largest weight that a token gives it */
     uint32_t *distinct;    /* [E] their ids, ascending */
     uint32_t *first_pair;  /* [E + 1] per expert id: where its pairs start */
     uint32_t *pair_row;    /* [max_tok * K] token of each pair, pairs sorted by expert then token */
     uint32_t *pair_of;     /* [max_tok][K] pair of a token's rank */
     slc_acts gathered;     /* [ff_rows][H] inputs of experts that not every token chose */
     float *gathered_x;
-    float *pair_out;       /* [max_tok * K][H] expert outputs, one row a pair */
+    float *pair_out; /* [max_tok * K][H] expert outputs, one row a pair */
+    float
+        *best; /* [E] by id: the largest weight over the tokens; scratch of routing and guessing */
+    uint32_t n_guess;      /* experts that a later layer will probably need */
+    uint32_t *guess;       /* [E] their ids, most probable first */
+    float *guess_score;    /* [E] their weights */
     slc_product *products; /* [2 * E], slc_moe_experts */
     slc_acts *expert_acts; /* [2 * E] */
     /* logits */
@@ -166,6 +172,16 @@ void slc_layer_dense(const slc_net *net, slc_cpu *cpu, slc_pass *p, uint32_t lay
 /* Fills expert_ids, expert_weights and the pairs of the pass. */
 void slc_moe_route(const slc_net *net, slc_cpu *cpu, slc_pass *p, uint32_t layer);
 void slc_moe_shared(const slc_net *net, slc_cpu *cpu, slc_pass *p, uint32_t layer);
+
+/* The k largest of prob [n], largest first, lower id on ties, and their shares of the sum of the k.
+ */
+void slc_moe_choose(const float *prob, uint32_t n, uint32_t k, uint32_t *ids, float *weights);
+
+/* Which experts layer `ahead` will probably choose: its norm and router applied to the residual
+ * stream as it stands now. Fills guess and n_guess. Only prefetching depends on it, no result does.
+ * Uses the buffers `mixed` and `router`, which nothing else needs between routing and the next
+ * mixer. */
+void slc_moe_guess(const slc_net *net, slc_cpu *cpu, slc_pass *p, uint32_t ahead);
 
 /* A routed expert whose weights are in memory. */
 typedef struct slc_moe_expert {

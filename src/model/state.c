@@ -46,6 +46,10 @@ static void moe_take(slc_pass *p, const slc_config *c, slc_arena *a) {
     p->pair_of = slc_arena_take(a, pairs, sizeof(uint32_t));
     acts_take(&p->gathered, &p->gathered_x, a, p->ff_rows, c->hidden_size);
     p->pair_out = slc_arena_take(a, pairs * c->hidden_size, sizeof(float));
+    p->distinct_score = slc_arena_take(a, c->n_experts, sizeof(float));
+    p->best = slc_arena_take(a, c->n_experts, sizeof(float));
+    p->guess = slc_arena_take(a, c->n_experts, sizeof(uint32_t));
+    p->guess_score = slc_arena_take(a, c->n_experts, sizeof(float));
     p->products = slc_arena_take(a, (size_t)2 * c->n_experts, sizeof(*p->products));
     p->expert_acts = slc_arena_take(a, (size_t)2 * c->n_experts, sizeof(*p->expert_acts));
 }
@@ -70,7 +74,7 @@ void slc_pass_take(slc_pass *p, const slc_net *net, slc_arena *a, uint32_t max_t
     p->proj2 = slc_arena_take(a, (size_t)max_tok * MAX2(2 * kv_dim, z_dim), sizeof(float));
     p->gates = slc_arena_take(a, (size_t)max_tok * 2 * c->n_value_heads, sizeof(float));
     p->conv = slc_arena_take(a, (size_t)max_tok * conv_dim, sizeof(float));
-    acts_take(&p->mixed, &p->mixed_x, a, max_tok, MAX2(attn_dim, z_dim));
+    acts_take(&p->mixed, &p->mixed_x, a, max_tok, MAX2(c->hidden_size, MAX2(attn_dim, z_dim)));
     p->out = slc_arena_take(a, (size_t)max_tok * c->hidden_size, sizeof(float));
 
     /* A whole token's experts, or a whole pass that chose one expert, fit at once. */

@@ -30,7 +30,7 @@ typedef struct fetch {
 
 struct slc_original {
     const slc_checkpoint *ckpt;
-    slc_original_mode mode;
+    slc_stream_mode mode;
     slc_io *io;
     slc_arena arena;
     uint8_t **scales;  /* [layer][projection][part]: of expert 0 */
@@ -56,12 +56,12 @@ static uint64_t weight_bytes(const slc_checkpoint *c, uint32_t layer) {
     return n;
 }
 
-static void set_counts(slc_original *o, const slc_checkpoint *c, slc_original_mode mode) {
+static void set_counts(slc_original *o, const slc_checkpoint *c, slc_stream_mode mode) {
     o->ckpt = c;
     o->mode = mode;
     o->n_experts = c->cfg.n_experts;
     o->k = c->cfg.n_experts_per_tok;
-    o->n_window = mode == SLC_ORIGINAL_SEED ? o->n_experts : 1;
+    o->n_window = mode == SLC_MODE_SEED ? o->n_experts : 1;
     for (uint32_t l = 0; l < c->cfg.n_layers; l++)
         if (slc_layer_has_experts(c, l) && weight_bytes(c, l) > o->slot_bytes)
             o->slot_bytes = weight_bytes(c, l);
@@ -73,7 +73,7 @@ static size_t scale_index(uint32_t layer, int proj, int part) {
 
 static void take_arrays(slc_original *o, slc_arena *a) {
     const slc_checkpoint *c = o->ckpt;
-    size_t n_kept = o->mode == SLC_ORIGINAL_SEED ? (size_t)c->cfg.n_layers * o->k : 0;
+    size_t n_kept = o->mode == SLC_MODE_SEED ? (size_t)c->cfg.n_layers * o->k : 0;
 
     o->scales = slc_arena_take(a, scale_index(c->cfg.n_layers, 0, 0), sizeof(*o->scales));
     for (uint32_t l = 0; l < c->cfg.n_layers; l++)
@@ -91,7 +91,7 @@ static void take_arrays(slc_original *o, slc_arena *a) {
     o->fetch.status = slc_arena_take(a, o->n_experts, sizeof(*o->fetch.status));
 }
 
-uint64_t slc_original_bytes(const slc_checkpoint *c, slc_original_mode mode) {
+uint64_t slc_original_bytes(const slc_checkpoint *c, slc_stream_mode mode) {
     slc_original o = {0};
     slc_arena measure = {0};
 
@@ -172,7 +172,7 @@ static uint8_t *kept_slot(const slc_original *o, uint32_t layer, uint32_t i) {
 void slc_original_predict(slc_original *o, uint32_t layer) {
     uint32_t *id = o->kept_id + (size_t)layer * o->k, n = 0;
 
-    if (o->mode != SLC_ORIGINAL_SEED) return;
+    if (o->mode != SLC_MODE_SEED) return;
     for (uint32_t i = 0; i < o->k; i++) {
         o->fetch.status[i] = SLC_OK;
         if (id[i] != NONE)
@@ -233,7 +233,7 @@ static void start_window(slc_original *o) {
         f->slot[i] = o->window + w * o->slot_bytes;
         f->status[i] = SLC_OK;
         o->stats.misses++;
-        if (o->mode == SLC_ORIGINAL_SERIAL)
+        if (o->mode == SLC_MODE_SERIAL)
             f->status[i] = read_serially(o, f->layer, f->experts[i], f->slot[i]);
         else
             n += fill_reads(o, f->layer, f->experts[i], f->slot[i], o->reads + i * SLC_N_PROJ,
@@ -253,9 +253,9 @@ void slc_original_begin(slc_original *o, uint32_t layer, const uint32_t *experts
     f->experts = experts;
     f->n_started = f->n_taken = f->n_out = 0;
     f->error = (slc_err){0};
-    if (o->mode == SLC_ORIGINAL_SEED && n <= o->k) {
+    if (o->mode == SLC_MODE_SEED && n <= o->k) {
         start_token(o);
-    } else if (o->mode == SLC_ORIGINAL_SEED) {
+    } else if (o->mode == SLC_MODE_SEED) {
         wait_all(o);
     }
 }
@@ -302,7 +302,7 @@ slc_status slc_original_error(const slc_original *o, slc_err *err) {
 }
 
 void slc_original_end(slc_original *o) {
-    if (o->mode == SLC_ORIGINAL_SEED && o->fetch.n > o->k)
+    if (o->mode == SLC_MODE_SEED && o->fetch.n > o->k)
         madvise(o->window, o->n_window * o->slot_bytes, MADV_DONTNEED);
 }
 
@@ -328,7 +328,7 @@ static slc_status read_scales(slc_original *o, uint32_t layer, int proj, int par
 }
 
 static slc_status init(slc_original *o, slc_err *err) {
-    size_t n_kept = o->mode == SLC_ORIGINAL_SEED ? (size_t)o->ckpt->cfg.n_layers * o->k : 0;
+    size_t n_kept = o->mode == SLC_MODE_SEED ? (size_t)o->ckpt->cfg.n_layers * o->k : 0;
     slc_status rc;
     void *window;
 
@@ -345,7 +345,7 @@ static slc_status init(slc_original *o, slc_err *err) {
     return SLC_OK;
 }
 
-slc_status slc_original_create(const slc_checkpoint *c, slc_original_mode mode, slc_io *io,
+slc_status slc_original_create(const slc_checkpoint *c, slc_stream_mode mode, slc_io *io,
                                slc_original **out, slc_err *err) {
     slc_original *o = slc_calloc(1, sizeof(*o));
     slc_status rc;
@@ -353,7 +353,7 @@ slc_status slc_original_create(const slc_checkpoint *c, slc_original_mode mode, 
     *out = NULL;
     if (!o) return slc_fail(err, SLC_E_NOMEM, "no memory");
     set_counts(o, c, mode);
-    o->io = mode == SLC_ORIGINAL_SEED ? io : NULL;
+    o->io = mode == SLC_MODE_SEED ? io : NULL;
     if ((rc = init(o, err))) {
         slc_original_destroy(o);
         return rc;

@@ -19,13 +19,14 @@
 
 typedef struct slc_original slc_original;
 
-typedef enum slc_original_mode { SLC_ORIGINAL_SERIAL, SLC_ORIGINAL_SEED } slc_original_mode;
+/* FULL is the store's own way; the functions here take the other two. */
+typedef enum slc_stream_mode { SLC_MODE_FULL = 0, SLC_MODE_SEED, SLC_MODE_SERIAL } slc_stream_mode;
 
 /* Memory that a mode takes, all of it: resident scales and buffers. */
-uint64_t slc_original_bytes(const slc_checkpoint *c, slc_original_mode mode);
+uint64_t slc_original_bytes(const slc_checkpoint *c, slc_stream_mode mode);
 
 /* Reads the scales. `io` is borrowed and used by this object alone; serial needs none (NULL). */
-slc_status slc_original_create(const slc_checkpoint *c, slc_original_mode mode, slc_io *io,
+slc_status slc_original_create(const slc_checkpoint *c, slc_stream_mode mode, slc_io *io,
                                slc_original **out, slc_err *err) SLC_MUST_CHECK;
 void slc_original_destroy(slc_original *o);
 slc_store_stats slc_original_get_stats(const slc_original *o);

@@ -40,6 +40,17 @@ static uint64_t smallest_budget(const slc_model_options *o) {
     return info.smallest_budget_bytes;
 }
 
+static bool is_moe(void) {
+    slc_model_options o = options();
+    char *path = source_path(model);
+    slc_model_info info;
+    slc_err err = {0};
+
+    assert_int_equal(slc_model_inspect(path, &o, &info, &err), SLC_OK);
+    free(path);
+    return info.n_experts > 0;
+}
+
 static int make_base(void **state) {
     slc_model_options o = options();
     slc_model *m = run_open(model, &o);
@@ -73,6 +84,7 @@ static void same_at_the_smallest_budget(void **state) {
     check(&o, "smallest budget");
     o.memory_bytes += 4 << 20;
     check(&o, "a little more");
+    if (!is_moe()) return;
     o.expert_cache_bytes = 1 << 20;
     o.memory_bytes = 0;
     check(&o, "expert cache of 1 MiB");
@@ -87,6 +99,31 @@ static void same_on_every_backend(void **state) {
     for (int i = 0; i < 2; i++) {
         o.io = names[i];
         check(&o, names[i]);
+    }
+}
+
+/* However experts are kept, guessed or, for comparison, read. Dense models have none. */
+static void same_however_experts_are_streamed(void **state) {
+    static const struct {
+        const char *mode, *policy, *predict;
+    } ways[] = {
+        {"full", "lru", "off"},     {"full", "lfu-decay", "next"},
+        {"full", "best", "ahead2"}, {"full", "best", "previous,next,ahead2,prompt"},
+        {"seed", NULL, NULL},       {"serial", NULL, NULL},
+    };
+    slc_model_options o = options();
+
+    (void)state;
+    if (!is_moe()) {
+        print_message("skipped: %s has no experts\n", model);
+        return;
+    }
+    for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+        o.stream_mode = ways[i].mode;
+        o.policy = ways[i].policy;
+        o.predict = ways[i].predict;
+        o.memory_bytes = smallest_budget(&o) + (3 << 20);
+        check(&o, ways[i].predict ? ways[i].predict : ways[i].mode);
     }
 }
 
@@ -191,6 +228,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_at_the_smallest_budget),
         cmocka_unit_test(same_on_every_backend),
+        cmocka_unit_test(same_however_experts_are_streamed),
         cmocka_unit_test(same_on_any_number_of_threads),
         cmocka_unit_test(same_at_any_prefill_chunk),
         cmocka_unit_test(same_at_every_cpu_level),
