@@ -42,7 +42,8 @@ static bool begins_like_pack(const char *path) {
 
     if (fd < 0) return false;
     is = pread(fd, magic, sizeof(magic), 0) == (ssize_t)sizeof(magic) &&
-         memcmp(magic, slc_pack_magic, sizeof(magic)) == 0;
+         (memcmp(magic, slc_pack_magic, sizeof(magic)) == 0 ||
+          memcmp(magic, slc_pack_unfinished_magic, sizeof(magic)) == 0);
     close(fd);
     return is;
 }

@@ -1,0 +1,128 @@
+/* A pack gives the same logits as the folder it was made from, bit for bit: tiny models of every
+ * layout, and a demo model that streams its experts. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "sluice/convert.h"
+#include "support/run.h"
+#include "support/temp.h"
+
+#define N_TOKENS 40u
+
+static char *dir, *pack;
+
+static int make_dir(void **state) {
+    dir = temp_dir();
+    pack = temp_path(dir, "model.pack");
+    return 0;
+}
+
+static int drop_dir(void **state) {
+    free(pack);
+    temp_dir_remove(dir);
+    return 0;
+}
+
+static float *logits_of(const char *path, const slc_model_options *opt, const int32_t *tokens,
+                        uint32_t *vocab) {
+    slc_model *m;
+    slc_err err = {0};
+    float *logits;
+
+    if (slc_model_open(path, opt, &m, &err)) fail_msg("%s", err.msg);
+    *vocab = run_vocab(m);
+    logits = run_logits(m, tokens, N_TOKENS);
+    slc_model_close(m);
+    return logits;
+}
+
+static void expect_same(const char *name, const slc_model_options *opt) {
+    slc_pack_options po = slc_pack_options_default();
+    char *folder = source_path(name);
+    int32_t tokens[N_TOKENS];
+    uint32_t n, m;
+    float *a, *b;
+    slc_err err = {0};
+
+    for (uint32_t i = 0; i < N_TOKENS; i++) tokens[i] = (int32_t)(7 + i * 37 % 50);
+    if (slc_pack_write(folder, pack, &po, &err)) fail_msg("%s", err.msg);
+    a = logits_of(folder, opt, tokens, &n);
+    b = logits_of(pack, opt, tokens, &m);
+    assert_int_equal(n, m);
+    print_message("%s\n", name);
+    assert_memory_equal(a, b, (size_t)N_TOKENS * n * sizeof(float));
+    assert_int_equal(unlink(pack), 0);
+    free(folder);
+    free(a);
+    free(b);
+}
+
+static slc_model_options options(void) {
+    slc_model_options o = slc_model_options_default();
+
+    o.ctx_size = 64;
+    o.memory_bytes = 256ull << 20;
+    return o;
+}
+
+static void tiny_models_of_every_layout(void **state) {
+    static const char *const models[] = {
+        "moe-mixed", "moe-hf-bf16", "moe-hf-f16",  "moe-experts-f32", "moe-experts-q4",
+        "moe-odd",   "moe-q3g32",   "dense-q4g64", "dense-hf-bf16",   "moe-many",
+    };
+    slc_model_options o = options();
+    char name[64];
+
+    for (size_t i = 0; i < sizeof(models) / sizeof(*models); i++) {
+        snprintf(name, sizeof(name), "tests/golden/%s", models[i]);
+        expect_same(name, &o);
+    }
+}
+
+static void a_demo_model_on_every_backend_with_little_memory(void **state) {
+    static const char *const backends[] = {"threads", "uring"};
+    slc_model_options o = options();
+
+    o.expert_cache_bytes = 4 << 20; /* a tenth of its experts */
+    for (int i = 0; i < 2; i++) {
+        o.io = backends[i];
+        expect_same("models/demo-moe", &o);
+    }
+}
+
+static void a_pack_needs_nothing_of_its_source(void **state) {
+    slc_pack_options po = slc_pack_options_default();
+    slc_model_options o = options();
+    char *folder = source_path("models/demo-draft"), *text;
+    slc_model *m;
+    slc_err err = {0};
+    int32_t *ids;
+    size_t n, n_text;
+
+    if (slc_pack_write(folder, pack, &po, &err)) fail_msg("%s", err.msg);
+    if (slc_model_open(dir, &o, &m, &err)) fail_msg("%s", err.msg); /* the folder it lies in */
+    assert_int_equal(slc_tokenize(m, "Once upon a time", 16, true, &ids, &n, &err), SLC_OK);
+    assert_int_equal(slc_detokenize(m, ids, n, &text, &n_text, &err), SLC_OK);
+    assert_string_equal(text, "Once upon a time");
+    free(text);
+    free(ids);
+    slc_model_close(m);
+    unlink(pack);
+    free(folder);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tiny_models_of_every_layout),
+        cmocka_unit_test(a_demo_model_on_every_backend_with_little_memory),
+        cmocka_unit_test(a_pack_needs_nothing_of_its_source),
+    };
+    return cmocka_run_group_tests(tests, make_dir, drop_dir);
+}
