@@ -38,8 +38,8 @@ typedef struct slc_policy {
     void (*remove)(void *state, uint32_t slot);
     /* The slot to evict next; it stays added. SLC_NO_SLOT: nothing is evictable. */
     uint32_t (*victim)(void *state);
-    /* Whether the victim may be given up now for `key`, which its layer's next turn will use with
-     * probability `chance`. */
+    /* Whether the victim is worth less than `key` would be in its place, if `key` is used at its
+     * layer's next turn with probability `chance` (or more often, as far as the policy knows). */
     bool (*yields)(const void *state, uint32_t victim, uint32_t key, float chance);
     bool (*holds)(const void *state, uint32_t slot); /* for slc_store_check */
 } slc_policy;
@@ -53,6 +53,14 @@ extern const slc_policy slc_policy_best;
 
 /* All of them, the default first, NULL at the end. */
 extern const slc_policy *const slc_policies[];
+
+/* While a prompt is read, a pass has far more experts than decoding needs kept. As long as this
+ * many are on their way, the next one takes only a victim that yields to it, and otherwise waits
+ * for one of its own kind to be done with. */
+static inline uint32_t slc_prompt_window(uint32_t n_slots) {
+    return n_slots < 8 ? 1 : n_slots < 256 ? n_slots / 8 : 32;
+}
+
 /* By name; NULL: no such policy. */
 const slc_policy *slc_policy_find(const char *name);
 

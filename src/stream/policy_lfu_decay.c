@@ -119,9 +119,9 @@ static uint32_t lfu_victim(void *state) {
 /* Used with probability p at every pass, a count settles at p * TAU. */
 static bool lfu_yields(const void *state, uint32_t victim, uint32_t key, float chance) {
     const lfu *l = state;
-    double count = exp(l->rank[l->key[victim]] - l->pass / TAU);
+    double now = l->pass / TAU, own = exp(l->rank[key] - now), guess = TAU * (double)chance;
 
-    return count < TAU * (double)chance;
+    return exp(l->rank[l->key[victim]] - now) < (own > guess ? own : guess);
 }
 
 static bool lfu_holds(const void *state, uint32_t slot) {

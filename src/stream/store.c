@@ -125,16 +125,24 @@ void slc_store_evict(slc_store *s, uint32_t id) {
     make_empty(s, id);
 }
 
-/* An empty slot, evicting if need be; SLC_NONE when all are pinned or loading. */
-static uint32_t take_slot(slc_store *s) {
-    if (s->n_empty == 0) {
-        uint32_t victim = s->policy->victim(s->policy_state);
-        if (victim == SLC_NO_SLOT && slc_guess_give_way(s)) {
-            victim = s->policy->victim(s->policy_state);
-        }
-        if (victim == SLC_NO_SLOT) return SLC_NONE;
-        slc_store_evict(s, victim);
-    }
+/* Whether a prompt's fetch has enough on its way to wait rather than evict what is worth more. */
+static bool can_wait(const slc_store *s) {
+    const slc_fetch *f = &s->fetch;
+
+    return !f->decode &&
+           s->n_demanded + (f->n_queued - f->n_taken) >= slc_prompt_window(s->n_slots);
+}
+
+/* An empty slot for a miss of the fetch, evicting if need be; SLC_NONE: not now. */
+static uint32_t take_slot(slc_store *s, uint32_t key) {
+    uint32_t victim;
+
+    if (s->n_empty) return s->empty[--s->n_empty];
+    victim = s->policy->victim(s->policy_state);
+    if (victim == SLC_NO_SLOT && slc_guess_give_way(s)) victim = s->policy->victim(s->policy_state);
+    if (victim == SLC_NO_SLOT) return SLC_NONE; /* all are pinned or loading */
+    if (can_wait(s) && !s->policy->yields(s->policy_state, victim, key, 0)) return SLC_NONE;
+    slc_store_evict(s, victim);
     return s->empty[--s->n_empty];
 }
 
@@ -240,14 +248,15 @@ static void start_misses(slc_store *s) {
     uint32_t n = 0;
 
     while (f->n_unstarted) {
-        uint32_t id = take_slot(s), idx;
-        if (id == SLC_NONE) break;
+        uint32_t idx, key, id;
         while (f->idx_at_rank[f->rank] == SLC_NONE) f->rank++;
         idx = f->idx_at_rank[f->rank];
+        key = slc_store_key(s, f->layer, f->experts[idx]);
+        if ((id = take_slot(s, key)) == SLC_NONE) break;
         f->idx_at_rank[f->rank] = SLC_NONE;
         f->n_unstarted--;
         f->slot_of[idx] = id;
-        n += slc_store_start_load(s, id, slc_store_key(s, f->layer, f->experts[idx]), s->batch + n);
+        n += slc_store_start_load(s, id, key, s->batch + n);
         s->slots[id].idx = idx;
         s->n_demanded++;
     }
@@ -306,13 +315,13 @@ static void note_calm(slc_store *s, uint64_t now) {
     s->calm_since_ns = now;
 }
 
-static void tell_trace(const slc_store *s, const float *scores, bool decode) {
+static void tell_trace(const slc_store *s, const float *scores) {
     const slc_fetch *f = &s->fetch;
     slc_fetch_event e = {.pass = s->pass,
                          .n_tokens = s->n_tokens,
                          .layer = f->layer,
                          .n = f->n,
-                         .decode = decode,
+                         .decode = f->decode,
                          .experts = f->experts,
                          .scores = scores,
                          .outcomes = f->outcomes};
@@ -332,6 +341,7 @@ void slc_fetch_begin(slc_store *s, uint32_t layer, const uint32_t *experts, cons
     slc_store_drain(s, false);
     f->active = true;
     f->layer = layer;
+    f->decode = decode;
     f->n = n;
     f->experts = experts;
     f->n_queued = f->n_taken = f->rank = f->n_unstarted = 0;
@@ -346,7 +356,7 @@ void slc_fetch_begin(slc_store *s, uint32_t layer, const uint32_t *experts, cons
     want_all(s);
     slc_guess_supersede(s, layer);
     start_misses(s);
-    if (s->trace) tell_trace(s, scores, decode);
+    if (s->trace) tell_trace(s, scores);
     slc_prefetch_pump(s);
 }
 

@@ -37,7 +37,7 @@ typedef struct slc_slot {
 } slc_slot;
 
 typedef struct slc_fetch {
-    bool active;
+    bool active, decode;
     uint32_t layer, n;
     const uint32_t *experts;
     uint32_t *slot_of;     /* [n_experts] by idx; SLC_NONE: not started, or failed */
