@@ -3,7 +3,7 @@
  *     main.c      finds the command, parses its table, maps outcomes to exit codes
  *     args.c      the option parser      console.c   stdout, stderr, progress, Ctrl-C
  *     input.c     prompts, token lists   model_args.c  the options that make slc_model_options
- *     cmd_run.c, cmd_inspect.c, cmd_eval.c, cmd_pack.c  one subcommand each
+ *     cmd_run.c, cmd_inspect.c, cmd_eval.c, cmd_pack.c, cmd_synth.c  one subcommand each
  *
  * Only this folder prints or decides to exit. */
 #ifndef SLC_CLI_CLI_H
@@ -44,7 +44,7 @@ typedef struct slc_command {
     void (*release)(void *values); /* frees lists; may be NULL */
 } slc_command;
 
-extern const slc_command slc_command_run, slc_command_inspect, slc_command_eval,
-    slc_command_pack;
+extern const slc_command slc_command_run, slc_command_inspect, slc_command_eval, slc_command_pack,
+    slc_command_synth;
 
 #endif

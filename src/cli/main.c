@@ -11,10 +11,8 @@
 #include "sluice/sluice.h"
 
 static const slc_command *const commands[] = {
-    &slc_command_run,
-    &slc_command_inspect,
-    &slc_command_eval,
-    &slc_command_pack,
+    &slc_command_run,  &slc_command_inspect, &slc_command_eval,
+    &slc_command_pack, &slc_command_synth,
 };
 
 enum { N_COMMANDS = sizeof(commands) / sizeof(*commands) };

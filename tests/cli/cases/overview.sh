@@ -3,7 +3,7 @@ sluice 0 --version
 out_has "sluice 0."
 err_is ""
 sluice 0 --help
-for command in run inspect eval; do
+for command in run inspect eval synth; do
     out_has "  $command "
     sluice 0 $command --help
     out_has "usage: sluice $command"
