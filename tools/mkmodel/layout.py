@@ -9,7 +9,7 @@ import numpy as np
 
 from affine import pack, quantise
 from floats import encode
-from shards import of_bytes
+from shards import Tensor
 from spec import PREFIXES
 
 
@@ -20,7 +20,7 @@ def full_name(s, path):
 
 
 def float_tensor(name, dtype, w):
-    return of_bytes(name, dtype, w.shape, encode(w, dtype))
+    return Tensor(name, dtype, w.shape, encode(w, dtype))
 
 
 def linear_tensors(s, path, name, w):
@@ -33,7 +33,7 @@ def linear_tensors(s, path, name, w):
     codes, scales, biases = quantise(w, bits, group)
     words = pack(codes, bits)
     return [
-        of_bytes(name + ".weight", "U32", words.shape, words.tobytes()),
+        Tensor(name + ".weight", "U32", words.shape, words.tobytes()),
         float_tensor(name + ".scales", s.scale_dtype, scales),
         float_tensor(name + ".biases", s.scale_dtype, biases),
     ]
@@ -78,7 +78,7 @@ def side_tower_tensors(s):
     """Tensors of other towers that a text engine skips; odd lengths, to move what follows."""
     vision = "vision_tower." if s.layout == "mlx" else "model.visual."
     rng = np.random.default_rng(s.seed + 1000)
-    yield of_bytes(vision + "marker", "U8", (13,), rng.bytes(13))
+    yield Tensor(vision + "marker", "U8", (13,), rng.bytes(13))
     yield float_tensor(vision + "blocks.0.norm1.weight", "BF16", rng.standard_normal(7))
     yield float_tensor("mtp.fc.weight", "BF16", rng.standard_normal((5, 3)))
     yield float_tensor("mtp.layers.0.input_layernorm.weight", "BF16", rng.standard_normal(s.hidden))

@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
-"""Makes Qwen3.5 models for tests and benchmarks: tiny ones with random weights in any layout and
-encoding, or a checkpoint of real dimensions streamed to disk.
+"""Makes tiny Qwen3.5 models with random weights, in any layout and encoding, for tests. Checkpoints
+of real dimensions are made by `sluice synth`.
 
   mkmodel.py --preset moe-q4g64 OUT                    a named tiny model
   mkmodel.py --preset moe-q4g64 --set bits=6 OUT       the same with fields of spec.Spec changed
-  mkmodel.py --geometry 35b --layers 8 OUT             real dimensions, few layers
   mkmodel.py --list                                    the presets
 """
 
@@ -13,7 +12,6 @@ import os
 import sys
 from dataclasses import fields, replace
 
-import geometry
 from layout import to_tensors
 from presets import PRESETS
 from shards import write_checkpoint
@@ -54,9 +52,6 @@ def main():
     )
     p.add_argument("out", nargs="?", help="folder to write")
     p.add_argument("--preset", choices=PRESETS)
-    p.add_argument("--geometry", choices=geometry.MODELS)
-    p.add_argument("--layers", type=int, help="with --geometry: number of layers (default: all)")
-    p.add_argument("--experts", type=int, help="with --geometry: experts in a layer (default: all)")
     p.add_argument(
         "--set",
         action="append",
@@ -69,16 +64,9 @@ def main():
     if a.list:
         print("\n".join(PRESETS))
         return
-    if not a.out or bool(a.preset) == bool(a.geometry):
-        p.error("give OUT and either --preset or --geometry")
-    if a.preset and (a.layers or a.experts):
-        p.error("--layers and --experts go with --geometry; use --set layers=N with --preset")
-    if a.preset:
-        write_model(a.out, with_changes(PRESETS[a.preset], a.set))
-    else:
-        geometry.write_model(
-            a.out, with_changes(geometry.spec(a.geometry, a.layers, a.experts), a.set)
-        )
+    if not a.out or not a.preset:
+        p.error("give --preset and OUT")
+    write_model(a.out, with_changes(PRESETS[a.preset], a.set))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-"""Writes safetensors files, with the freedom that test data needs: where the data section starts,
-the order of the tensors, and data that is produced while it is written.
+"""Writes safetensors files, with the freedom that test data needs: where the data section starts
+and the order of the tensors.
 
 A file is u64 header length, JSON header, data. Tensors follow each other without holes, as the
 format demands, so the start of a tensor is moved by what lies before it: pad the header, or put a
@@ -11,32 +11,24 @@ import json
 import os
 from dataclasses import dataclass
 from math import prod
-from typing import Callable, Iterable
 
 WIDTH = {"F32": 4, "U32": 4, "F16": 2, "BF16": 2, "U8": 1}
 
 
 @dataclass
 class Tensor:
-    """`chunks()` yields the tensor's bytes, in pieces of any size."""
-
     name: str
     dtype: str
     shape: tuple
-    chunks: Callable[[], Iterable[bytes]]
+    data: bytes
 
-    @property
-    def n_bytes(self):
-        return prod(self.shape) * WIDTH[self.dtype]
-
-
-def of_bytes(name, dtype, shape, data):
-    t = Tensor(name, dtype, tuple(shape), lambda: (data,))
-    if len(data) != t.n_bytes:
-        raise ValueError(
-            f"{name}: {len(data)} bytes, expected {t.n_bytes} for {dtype} {list(shape)}"
-        )
-    return t
+    def __post_init__(self):
+        expected = prod(self.shape) * WIDTH[self.dtype]
+        if len(self.data) != expected:
+            raise ValueError(
+                f"{self.name}: {len(self.data)} bytes, "
+                f"expected {expected} for {self.dtype} {list(self.shape)}"
+            )
 
 
 def write_shard(path, tensors, odd_start=False):
@@ -47,32 +39,26 @@ def write_shard(path, tensors, odd_start=False):
         header[t.name] = {
             "dtype": t.dtype,
             "shape": list(t.shape),
-            "data_offsets": [at, at + t.n_bytes],
+            "data_offsets": [at, at + len(t.data)],
         }
-        at += t.n_bytes
+        at += len(t.data)
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * ((1 - len(text) % 2) if odd_start else -len(text) % 8)
     with open(path, "wb") as f:
         f.write(len(text).to_bytes(8, "little"))
         f.write(text)
         for t in tensors:
-            start = f.tell()
-            for chunk in t.chunks():
-                f.write(chunk)
-            if f.tell() - start != t.n_bytes:
-                raise ValueError(
-                    f"{t.name}: produced {f.tell() - start} bytes, expected {t.n_bytes}"
-                )
+            f.write(t.data)
 
 
 def split_evenly(tensors, n):
     """n runs of consecutive tensors, of about equal bytes; none empty."""
     if n > len(tensors):
         raise ValueError(f"{n} shards for {len(tensors)} tensors")
-    total, done, runs, run = sum(t.n_bytes for t in tensors), 0, [], []
+    total, done, runs, run = sum(len(t.data) for t in tensors), 0, [], []
     for i, t in enumerate(tensors):
         run.append(t)
-        done += t.n_bytes
+        done += len(t.data)
         must = len(tensors) - i - 1 == n - len(runs) - 1
         if len(runs) < n - 1 and (must or done >= total * (len(runs) + 1) / n):
             runs.append(run)
@@ -94,7 +80,7 @@ def write_checkpoint(folder, tensors, n_shards=1, odd_start=False):
         write_shard(os.path.join(folder, name), run, odd_start)
         weight_map.update({t.name: name for t in run})
     index = {
-        "metadata": {"total_size": sum(t.n_bytes for t in tensors)},
+        "metadata": {"total_size": sum(len(t.data) for t in tensors)},
         "weight_map": dict(sorted(weight_map.items())),
     }
     with open(os.path.join(folder, "model.safetensors.index.json"), "w") as f:

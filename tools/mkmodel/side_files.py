@@ -41,30 +41,11 @@ def byte_characters():
     return [chr(b) if b in plain else chr(next(others)) for b in range(256)]
 
 
-def merges(n):
-    """n merges: a few of English, then every pair of bytes, then pairs followed by one byte."""
-    table = [tuple(m.split(" ")) for m in ENGLISH.split("|")]
-    seen = {a + b for a, b in table}
-    chars = byte_characters()
-
-    def systematic():
-        yield from ((a, b) for a in chars for b in chars)
-        yield from ((a + b, c) for a in chars for b in chars for c in chars if a + b in seen)
-
-    candidates = systematic()
-    while len(table) < n:
-        a, b = next(candidates)
-        if a + b not in seen:
-            seen.add(a + b)
-            table.append((a, b))
-    return table[:n]
-
-
-def tokenizer(n_merges):
-    """tokenizer.json of the family with 256 + n_merges ordinary entries; and the first added id."""
+def tokenizer():
+    """tokenizer.json of the family: bytes, a few merges, the added tokens; and the first added id."""
     chars = byte_characters()
     ordinary = sorted(chars, key=lambda c: (ord(c) >= 0x100, ord(c)))
-    table = merges(n_merges)
+    table = [tuple(m.split(" ")) for m in ENGLISH.split("|")]
     vocab = {c: i for i, c in enumerate([*ordinary, *(a + b for a, b in table)])}
     added = [
         {
@@ -195,9 +176,8 @@ def write_json(folder, name, value, indent=2):
         f.write("\n")
 
 
-def write_side_files(folder, s, entries, n_merges=24):
-    """`entries` need only path and kind."""
-    tok, end_of_text = tokenizer(n_merges)
+def write_side_files(folder, s, entries):
+    tok, end_of_text = tokenizer()
     if end_of_text + len(ADDED) > s.vocab:
         raise ValueError(f"vocab {s.vocab}: the tokenizer needs {end_of_text + len(ADDED)} rows")
     write_json(folder, "config.json", config(s, entries, end_of_text))
