@@ -197,6 +197,25 @@ static void a_failed_read_fails_those_who_need_it(void **state) {
         for (int bad = 0; bad < 2; bad++) check_failed_read(io[i], bad);
 }
 
+/* Two that need the same expert both fail; the same tokens, so that they need nothing else. */
+static void a_failed_read_fails_all_who_need_it(void **state) {
+    copy c = copy_model();
+    slc_model *m = open_copy(&c, "auto");
+    pair p = new_pair(m);
+
+    (void)state;
+    assert_int_equal(truncate(c.weights, 100), 0);
+    for (int i = 0; i < 2; i++) set(&p, i, one_token, 1);
+    step(m, &p);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(p.items[i].err.code, SLC_E_IO);
+        assert_int_equal(p.calls[i], 0);
+    }
+    free_pair(&p);
+    slc_model_close(m);
+    remove_copy(&c);
+}
+
 /* A generation that meets a failed read ends with an error and what was made so far. */
 static void a_generation_keeps_what_was_made(void **state) {
     copy c = copy_model();
@@ -228,24 +247,28 @@ static void a_generation_keeps_what_was_made(void **state) {
     remove_copy(&c);
 }
 
+/* Overwrites the scales of one row of an affine matrix with infinities, in memory and on disk. */
+static void spoil_row(copy *c, const slc_weight *w, uint32_t row) {
+    uint64_t bytes = slc_matrix_row_bytes(&w->type, SLC_PART_SCALES);
+    uint8_t *at = (uint8_t *)c->bytes + w->part[SLC_PART_SCALES].off + row * bytes;
+
+    assert_true(bytes > 0 && w->type.scale_dtype == SLC_DTYPE_BF16);
+    for (uint64_t i = 0; i < bytes; i += 2) at[i] = 0x80, at[i + 1] = 0x7f;
+    repair(c); /* writes the damage */
+}
+
 /* An embedding row full of infinities: whoever feeds that id fails, at its position. */
 static void values_that_are_not_finite_fail_their_sequence(void **state) {
     copy c = copy_model();
     slc_model *m = open_copy(&c, "auto");
-    const slc_extent *e = &m->ckpt->w[SLC_W_EMBED].part[SLC_PART_SCALES];
-    uint64_t row_bytes = slc_matrix_row_bytes(&m->net.embed.type, SLC_PART_SCALES);
-    uint32_t bad_id = 77;
     int32_t with_bad[9];
     float *alone = run_last_logits(m, many, 20);
-    uint8_t *row = (uint8_t *)c.bytes + e->off + bad_id * row_bytes;
 
     (void)state;
-    assert_true(row_bytes > 0);
-    for (uint64_t i = 0; i < row_bytes; i += 2) row[i] = 0x80, row[i + 1] = 0x7f; /* bf16 inf */
+    spoil_row(&c, &m->ckpt->w[SLC_W_EMBED], 77);
     slc_model_close(m);
-    repair(&c); /* writes the damage */
     m = open_copy(&c, "auto");
-    for (int i = 0; i < 9; i++) with_bad[i] = i == 6 ? (int32_t)bad_id : 5 + i;
+    for (int i = 0; i < 9; i++) with_bad[i] = i == 6 ? 77 : 5 + i;
     for (int bad = 0; bad < 2; bad++) {
         pair p = new_pair(m);
 
@@ -265,11 +288,36 @@ static void values_that_are_not_finite_fail_their_sequence(void **state) {
     remove_copy(&c);
 }
 
+static void logits_that_are_not_finite_are_never_handed_out(void **state) {
+    copy c = copy_model();
+    slc_model *m = open_copy(&c, "auto");
+    pair p;
+
+    (void)state;
+    spoil_row(&c, &m->ckpt->w[SLC_W_LM_HEAD], 200);
+    slc_model_close(m);
+    m = open_copy(&c, "auto");
+    p = new_pair(m);
+    set(&p, 0, many, 4);
+    set(&p, 1, many, 6);
+    p.items[1].want = SLC_WANT_NONE; /* never looks at lm_head */
+    step(m, &p);
+    assert_int_equal(p.items[0].err.code, SLC_E_FORMAT);
+    assert_non_null(strstr(p.items[0].err.msg, "lm_head"));
+    assert_int_equal(p.calls[0], 0);
+    assert_int_equal(p.items[1].err.code, SLC_OK);
+    free_pair(&p);
+    slc_model_close(m);
+    remove_copy(&c);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_failed_read_fails_those_who_need_it),
+        cmocka_unit_test(a_failed_read_fails_all_who_need_it),
         cmocka_unit_test(a_generation_keeps_what_was_made),
         cmocka_unit_test(values_that_are_not_finite_fail_their_sequence),
+        cmocka_unit_test(logits_that_are_not_finite_are_never_handed_out),
     };
 
     for (uint32_t i = 0; i < N_LONG; i++) many[i] = (int32_t)(100 + 37 * i % 150);

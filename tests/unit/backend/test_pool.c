@@ -3,6 +3,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -89,6 +90,40 @@ static void owner_waits_for_slow_workers(void **state) {
     slc_pool_destroy(p);
 }
 
+typedef struct meeting {
+    uint32_t n;
+    _Atomic uint32_t here;
+    _Atomic bool missed;
+} meeting;
+
+/* Stays until all have come; gives up after ten seconds. */
+static void meet(void *ctx, uint32_t task, uint32_t worker) {
+    meeting *m = ctx;
+
+    (void)task, (void)worker;
+    m->here++;
+    for (int ms = 0; m->here < m->n; ms++) {
+        if (ms >= 10000 || m->missed) {
+            m->missed = true;
+            return;
+        }
+        usleep(1000);
+    }
+}
+
+static void every_worker_takes_part(void **state) {
+    slc_pool *p = create(4);
+
+    for (uint32_t i = 0; i < 30; i++) {
+        meeting m = {.n = 4};
+
+        if (i % 2) usleep(5000); /* all asleep */
+        slc_pool_run(p, meet, &m, 4);
+        assert_false(m.missed);
+    }
+    slc_pool_destroy(p);
+}
+
 static void count(void *ctx, uint32_t task, uint32_t worker) {
     _Atomic uint64_t *sum = ctx;
 
@@ -125,6 +160,7 @@ int main(void) {
         cmocka_unit_test(every_task_runs_once_in_every_run),
         cmocka_unit_test(workers_that_sleep_wake_up),
         cmocka_unit_test(owner_waits_for_slow_workers),
+        cmocka_unit_test(every_worker_takes_part),
         cmocka_unit_test(a_run_may_have_millions_of_tasks),
         cmocka_unit_test(a_pool_may_be_destroyed_at_any_moment),
     };
