@@ -2,9 +2,11 @@
  * are read. The memory options are those of run, so that a plan can be tried before it is used. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "base/fail.h"
 #include "cli/model_args.h"
+#include "sluice/convert.h"
 
 typedef struct inspect_args {
     slc_common_args common;
@@ -66,6 +68,26 @@ static void print_files(slc_console *con, const slc_model_info *i) {
     if (i->ignored_bytes) row(con, "not used", i->ignored_bytes, "vision, multi-token prediction");
 }
 
+static const char *date_of(const slc_pack_origin *o, char buf[32]) {
+    time_t t = (time_t)o->mtime_s;
+    struct tm tm;
+
+    if (!gmtime_r(&t, &tm) || !strftime(buf, 32, "%Y-%m-%d %H:%M:%S UTC", &tm)) *buf = '\0';
+    return buf;
+}
+
+static void print_pack(slc_console *con, const slc_pack_info *p) {
+    char size[24], date[32];
+
+    if (!p->is_pack) return;
+    slc_console_printf(con, "\npack, format version %u, made from\n", p->version);
+    for (uint32_t i = 0; i < p->n_origins; i++)
+        slc_console_printf(con, "  %s, %s, of %s, header %016llx\n", p->origins[i].name,
+                           slc_console_bytes(p->origins[i].bytes, size),
+                           date_of(&p->origins[i], date),
+                           (unsigned long long)p->origins[i].header_hash);
+}
+
 static void print_plan(slc_console *con, const slc_model_info *i) {
     char note[64] = "", budget[24], smallest[24];
 
@@ -86,6 +108,15 @@ static void print_plan(slc_console *con, const slc_model_info *i) {
         slc_console_printf(con, "does not fit: %s given, at least %s needed\n",
                            slc_console_bytes(i->budget_bytes, budget),
                            slc_console_bytes(i->smallest_budget_bytes, smallest));
+}
+
+static void print_all(slc_console *con, const slc_model_info *i, const slc_pack_info *p) {
+    print_model(con, i);
+    print_files(con, i);
+    print_pack(con, p);
+    print_plan(con, i);
+    slc_console_printf(con, "\n%u threads, %s kernels%s%s\n", i->threads, i->cpu_level,
+                       *i->io ? ", experts read through " : "", i->io);
 }
 
 /* ---- for programs ---- */
@@ -117,6 +148,29 @@ static json_t *bytes_json(const slc_model_info *i) {
                      "expert_bytes_per_token", (json_int_t)i->expert_bytes_per_token);
 }
 
+/* null for a folder */
+static json_t *pack_json(const slc_pack_info *p) {
+    json_t *origins = json_array();
+    char hash[20];
+
+    for (uint32_t i = 0; i < p->n_origins; i++) {
+        const slc_pack_origin *o = &p->origins[i];
+
+        json_t *name = json_string(o->name);
+
+        snprintf(hash, sizeof(hash), "%016llx", (unsigned long long)o->header_hash);
+        if (!name) name = json_null(); /* a file name need not be UTF-8 */
+        json_array_append_new(origins, json_pack("{so, sI, sI, ss}", "name", name, "bytes",
+                                                 (json_int_t)o->bytes, "mtime",
+                                                 (json_int_t)o->mtime_s, "header_hash", hash));
+    }
+    if (p->is_pack)
+        return json_pack("{si, sI, so}", "version", (int)p->version, "file_bytes",
+                         (json_int_t)p->file_bytes, "sources", origins);
+    json_decref(origins);
+    return json_null();
+}
+
 static json_t *plan_json(const slc_model_info *i) {
     return json_pack("{sI, sI, sI, sI, ss, ss, sI, sI, sI, sI, sI, sI, sI, sI, sI}", //
                      "ctx_size", (json_int_t)i->ctx_size,                            //
@@ -142,6 +196,7 @@ static int run(slc_console *con, const slc_args *a, void *values) {
     inspect_args *o = values;
     slc_model_options opt;
     slc_model_info info;
+    slc_pack_info pack = {0};
     slc_err err = {0};
     int failed = SLC_EXIT_FAILURE;
 
@@ -149,20 +204,19 @@ static int run(slc_console *con, const slc_args *a, void *values) {
     if (slc_model_args_options(&o->model, con, &opt, &err)) goto fail;
     if (opt.log_level == 1) opt.log_level = 0; /* what it would say stands in the plan */
     if (slc_model_inspect(o->model.path, &opt, &info, &err)) goto fail;
+    if (slc_pack_inspect(o->model.path, &pack, &err)) goto fail;
     failed = SLC_EXIT_USAGE;
     if (slc_model_args_check(a, &info, &err)) goto fail;
-    if (o->json) {
-        slc_console_json(con, json_pack("{so, so, so}", "model", model_json(&info), "weights",
-                                        bytes_json(&info), "plan", plan_json(&info)));
-        return SLC_EXIT_OK;
-    }
-    print_model(con, &info);
-    print_files(con, &info);
-    print_plan(con, &info);
-    slc_console_printf(con, "\n%u threads, %s kernels%s%s\n", info.threads, info.cpu_level,
-                       *info.io ? ", experts read through " : "", info.io);
+    if (o->json)
+        slc_console_json(con, json_pack("{so, so, so, so}", "model", model_json(&info), "weights",
+                                        bytes_json(&info), "pack", pack_json(&pack), "plan",
+                                        plan_json(&info)));
+    else
+        print_all(con, &info, &pack);
+    slc_pack_info_deinit(&pack);
     return SLC_EXIT_OK;
 fail:
+    slc_pack_info_deinit(&pack);
     slc_console_error(con, &err);
     return failed;
 }

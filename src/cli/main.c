@@ -112,6 +112,7 @@ int main(int argc, char **argv) {
     const slc_command *c;
 
     signal(SIGPIPE, SIG_IGN); /* a closed stdout is noticed by write() */
+    signal(SIGXFSZ, SIG_IGN); /* as is a limit on the size of files */
     if (!word) {
         print_overview(stderr);
         return SLC_EXIT_USAGE;

@@ -147,18 +147,21 @@ static slc_status copy_origins(const slc_checkpoint *c, slc_pack_info *info, slc
 
 slc_status slc_pack_inspect(const char *path, slc_pack_info *info, slc_err *err) {
     slc_checkpoint *c;
+    char *file;
     slc_status rc;
 
     *info = (slc_pack_info){0};
-    if ((rc = slc_checkpoint_open(path, NULL, &c, err))) return rc;
-    if (c->pack) {
-        info->is_pack = true;
-        info->version = SLC_PACK_VERSION;
-        info->n_layers = c->pack->n_layers;
-        info->n_experts = c->pack->n_experts;
-        info->file_bytes = c->files[0].size_bytes;
-        rc = copy_origins(c, info, err);
-    }
+    rc = slc_pack_find(path, &file, err);
+    if (rc || !file) return rc;
+    rc = slc_checkpoint_open(file, NULL, &c, err);
+    free(file);
+    if (rc) return rc;
+    info->is_pack = true;
+    info->version = SLC_PACK_VERSION;
+    info->n_layers = c->pack->n_layers;
+    info->n_experts = c->pack->n_experts;
+    info->file_bytes = c->files[0].size_bytes;
+    rc = copy_origins(c, info, err);
     slc_checkpoint_close(c);
     return rc;
 }

@@ -43,25 +43,31 @@ static float *logits_of(const char *path, const slc_model_options *opt, const in
     return logits;
 }
 
+static void expect_equal_logits(const char *a, const char *b, const slc_model_options *opt) {
+    int32_t tokens[N_TOKENS];
+    uint32_t n, m;
+    float *x, *y;
+
+    for (uint32_t i = 0; i < N_TOKENS; i++) tokens[i] = (int32_t)(7 + i * 37 % 50);
+    x = logits_of(a, opt, tokens, &n);
+    y = logits_of(b, opt, tokens, &m);
+    assert_int_equal(n, m);
+    assert_memory_equal(x, y, (size_t)N_TOKENS * n * sizeof(float));
+    free(x);
+    free(y);
+}
+
+/* Packs the folder and compares both. */
 static void expect_same(const char *name, const slc_model_options *opt) {
     slc_pack_options po = slc_pack_options_default();
     char *folder = source_path(name);
-    int32_t tokens[N_TOKENS];
-    uint32_t n, m;
-    float *a, *b;
     slc_err err = {0};
 
-    for (uint32_t i = 0; i < N_TOKENS; i++) tokens[i] = (int32_t)(7 + i * 37 % 50);
     if (slc_pack_write(folder, pack, &po, &err)) fail_msg("%s", err.msg);
-    a = logits_of(folder, opt, tokens, &n);
-    b = logits_of(pack, opt, tokens, &m);
-    assert_int_equal(n, m);
     print_message("%s\n", name);
-    assert_memory_equal(a, b, (size_t)N_TOKENS * n * sizeof(float));
+    expect_equal_logits(folder, pack, opt);
     assert_int_equal(unlink(pack), 0);
     free(folder);
-    free(a);
-    free(b);
 }
 
 static slc_model_options options(void) {
@@ -97,6 +103,16 @@ static void a_demo_model_on_every_backend_with_little_memory(void **state) {
     }
 }
 
+static void packs_of_older_versions_still_open(void **state) {
+    char *sample = source_path("tests/data/pack_v1.pack");
+    char *folder = source_path("tests/golden/moe-odd");
+    slc_model_options o = options();
+
+    expect_equal_logits(folder, sample, &o);
+    free(sample);
+    free(folder);
+}
+
 static void a_pack_needs_nothing_of_its_source(void **state) {
     slc_pack_options po = slc_pack_options_default();
     slc_model_options o = options();
@@ -122,6 +138,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tiny_models_of_every_layout),
         cmocka_unit_test(a_demo_model_on_every_backend_with_little_memory),
+        cmocka_unit_test(packs_of_older_versions_still_open),
         cmocka_unit_test(a_pack_needs_nothing_of_its_source),
     };
     return cmocka_run_group_tests(tests, make_dir, drop_dir);
