@@ -17,8 +17,8 @@ typedef struct slc_model_args {
 #define SLC_CPU_LEVELS "auto|scalar|avx2"
 
 #define SLC_MODEL_OPTION(T)                                                                        \
-    SLC_HEADING("Model"),                                                                          \
-        SLC_OPTION(T, model.path, STRING, 'm', "model", "DIR", "checkpoint folder (safetensors) or pack")
+    SLC_HEADING("Model"), SLC_OPTION(T, model.path, STRING, 'm', "model", "DIR",                   \
+                                     "checkpoint folder (safetensors) or pack")
 
 /* How the model may use the machine. */
 #define SLC_MACHINE_OPTIONS(T)                                                                     \
