@@ -46,6 +46,10 @@ typedef struct slc_io_backend {
      * return none (the caller asks again). */
     slc_read_list (*collect)(void *state, bool wait);
     void (*destroy)(void *state); /* nothing is started any more */
+    /* As in io.h; NULL: of no use to this backend. Returns 0 or the errno of the refusal. */
+    int (*use_files)(void *state, const slc_file *files, uint32_t n);
+    int (*use_memory)(void *state, const struct iovec *segments, uint32_t n);
+    void (*forget)(void *state);
 } slc_io_backend;
 
 /* The next thing to read for r, given r->got. A direct read goes on as long as the position is

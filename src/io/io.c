@@ -16,6 +16,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "base/alloc.h"
 #include "base/assert.h"
@@ -25,12 +26,15 @@
 
 #define DEFAULT_DEPTH 64u
 #define MAX_DEPTH     4096u
+/* Reads handed to the pool at once when the kernel caches; those behind are told to it. */
+#define BUFFERED_DEPTH 24u
 
 struct slc_io {
     slc_io_backend backend;
     const slc_log *log;
     slc_read_list waiting, deferred, finished;
     uint32_t in_flight, outstanding;
+    bool buffered;     /* every read goes through the page cache */
     bool told_refusal; /* the log has heard that a direct read was refused */
 };
 
@@ -163,6 +167,16 @@ static void sleep_until_due(const slc_io *io) {
     }
 }
 
+/* The disk can work on what is not yet the pool's turn. */
+static void hint(const slc_io *io) {
+    for (slc_io_read *r = io->waiting.head; r; r = r->next) {
+        const slc_sys *sys = r->file->sys;
+        if (r->hinted) continue;
+        r->hinted = true;
+        sys->willneed(sys, r->file->fd, (off_t)r->off, r->need);
+    }
+}
+
 void slc_io_submit(slc_io *io, slc_io_read *const *reads, uint32_t n) {
     for (uint32_t i = 0; i < n; i++) {
         slc_io_read *r = reads[i];
@@ -173,7 +187,8 @@ void slc_io_submit(slc_io *io, slc_io_read *const *reads, uint32_t n) {
         r->status = SLC_OK;
         r->sys_errno = 0;
         r->got = 0;
-        r->buffered = false;
+        r->buffered = io->buffered;
+        r->hinted = false;
         r->n_tries = 0;
         if (r->need) {
             slc_read_list_push(&io->waiting, r);
@@ -183,6 +198,7 @@ void slc_io_submit(slc_io *io, slc_io_read *const *reads, uint32_t n) {
     }
     io->outstanding += n;
     pump(io);
+    if (io->buffered) hint(io);
 }
 
 uint32_t slc_io_reap(slc_io *io, slc_io_read **done, uint32_t max, bool wait) {
@@ -236,6 +252,18 @@ static slc_status create_threads(uint32_t depth, const slc_io_options *opt, cons
     return SLC_OK;
 }
 
+static slc_status create_buffered(const slc_io_options *opt, slc_io **out, slc_err *err) {
+    slc_io_backend backend;
+    slc_status rc = slc_pread_create(BUFFERED_DEPTH, &backend, err);
+
+    if (rc) return rc;
+    backend.name = "buffered";
+    if ((rc = slc_io_create_on(&backend, opt->log, out, err))) return rc;
+    (*out)->buffered = true;
+    slc_logf(opt->log, SLC_LOG_INFO, "expert reads: thread pool through the page cache");
+    return SLC_OK;
+}
+
 slc_status slc_io_create(const slc_io_options *opt, slc_io **out, slc_err *err) {
     uint32_t depth = opt->depth ? opt->depth : DEFAULT_DEPTH;
     slc_io_backend backend;
@@ -243,6 +271,7 @@ slc_status slc_io_create(const slc_io_options *opt, slc_io **out, slc_err *err) 
     slc_status rc;
 
     *out = NULL;
+    if (opt->kind == SLC_IO_BUFFERED) return create_buffered(opt, out, err);
     if (depth > MAX_DEPTH) depth = MAX_DEPTH;
     if (opt->kind == SLC_IO_THREADS) {
         rc = create_threads(depth, opt, NULL, &backend, err);
@@ -265,6 +294,37 @@ void slc_io_destroy(slc_io *io) {
     }
     io->backend.destroy(io->backend.state);
     free(io);
+}
+
+/* ---- what is read often ---- */
+
+void slc_io_use_files(slc_io *io, const slc_file *files, uint32_t n) {
+    int sys_errno = io->backend.use_files ? io->backend.use_files(io->backend.state, files, n) : 0;
+
+    if (!sys_errno) return;
+    slc_logf(io->log, SLC_LOG_INFO, "expert reads: %u files are not registered with the kernel: %s",
+             n, strerror(sys_errno));
+}
+
+void slc_io_use_memory(slc_io *io, const struct iovec *segments, uint32_t n) {
+    uint64_t bytes = 0;
+    struct rlimit lim;
+    int sys_errno;
+
+    if (!io->backend.use_memory) return;
+    sys_errno = io->backend.use_memory(io->backend.state, segments, n);
+    if (!sys_errno) return;
+    for (uint32_t i = 0; i < n; i++) bytes += segments[i].iov_len;
+    if (getrlimit(RLIMIT_MEMLOCK, &lim)) lim.rlim_cur = 0;
+    slc_logf(io->log, SLC_LOG_INFO,
+             "expert reads: memory is not registered with the kernel: %s (%" PRIu64
+             " KiB, ulimit -l allows %" PRIu64 ")",
+             strerror(sys_errno), bytes / 1024, (uint64_t)lim.rlim_cur / 1024);
+}
+
+void slc_io_forget(slc_io *io) {
+    slc_assert(io->outstanding == 0);
+    if (io->backend.forget) io->backend.forget(io->backend.state);
 }
 
 const char *slc_io_name(const slc_io *io) {

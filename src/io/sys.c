@@ -38,6 +38,10 @@ static ssize_t sys_pread(const slc_sys *sys, int fd, void *buf, size_t n, off_t 
     return pread(fd, buf, n, off);
 }
 
+static void sys_willneed(const slc_sys *sys, int fd, off_t off, off_t n) {
+    posix_fadvise(fd, off, n, POSIX_FADV_WILLNEED);
+}
+
 static int32_t sys_uring_result(const slc_sys *sys, int fd, uint32_t n, uint64_t off,
                                 int32_t result) {
     return result;
@@ -49,6 +53,7 @@ const slc_sys slc_sys_linux = {
     .fstat = sys_fstat,
     .direct_align = sys_direct_align,
     .pread = sys_pread,
+    .willneed = sys_willneed,
     .uring_result = sys_uring_result,
 };
 

@@ -19,6 +19,8 @@ struct slc_sys {
      * > 0; 0 where the kernel or file system does not say; -1 where it says "no direct reads". */
     int64_t (*direct_align)(const slc_sys *sys, int fd);
     ssize_t (*pread)(const slc_sys *sys, int fd, void *buf, size_t n, off_t off);
+    /* Asks the kernel to bring the range into the page cache; a hint. */
+    void (*willneed)(const slc_sys *sys, int fd, off_t off, off_t n);
     /* Every result of an io_uring read (bytes or -errno) passes through here before it is believed;
      * called by the thread that owns the ring. */
     int32_t (*uring_result)(const slc_sys *sys, int fd, uint32_t n, uint64_t off, int32_t result);

@@ -35,6 +35,10 @@ typedef struct uring {
     struct io_uring ring;
     int broken;            /* errno with which the kernel refused a submission for good, or 0 */
     slc_read_list refused; /* attempts it refused, to be collected */
+    /* registered with the kernel; descriptors in pairs: direct, then buffered */
+    const slc_file *files;
+    struct iovec *memory;
+    uint32_t n_files, n_memory;
 } uring;
 
 static void refuse(uring *u, slc_io_read *r) {
@@ -68,11 +72,90 @@ static int enter(uring *u, unsigned wait_n) {
     return rc;
 }
 
+/* ---- registered files and memory ---- */
+
+/* Registered descriptors go by number. */
+static void use_number(const uring *u, const slc_io_read *r, bool direct,
+                       struct io_uring_sqe *sqe) {
+    uintptr_t at = (uintptr_t)r->file - (uintptr_t)u->files;
+
+    if (!u->n_files || at >= u->n_files * sizeof(*u->files)) return;
+    sqe->fd = (int)(at / sizeof(*u->files) * 2 + !direct);
+    sqe->flags |= IOSQE_FIXED_FILE;
+}
+
+/* The number of the registered segment that holds the attempt's memory, or -1. */
+static int segment_of(const uring *u, const slc_io_attempt *a) {
+    for (uint32_t i = 0; i < u->n_memory; i++) {
+        uintptr_t from = (uintptr_t)a->buf - (uintptr_t)u->memory[i].iov_base;
+        if (from < u->memory[i].iov_len && a->len <= u->memory[i].iov_len - from) return (int)i;
+    }
+    return -1;
+}
+
+static void prepare(const uring *u, slc_io_read *r, struct io_uring_sqe *sqe) {
+    slc_io_attempt a = slc_io_attempt_of(r);
+    int segment = segment_of(u, &a);
+
+    if (segment >= 0) {
+        io_uring_prep_read_fixed(sqe, a.fd, a.buf, a.len, a.off, segment);
+    } else {
+        io_uring_prep_read(sqe, a.fd, a.buf, a.len, a.off);
+    }
+    use_number(u, r, a.direct, sqe);
+    io_uring_sqe_set_data(sqe, r);
+}
+
+static int uring_use_files(void *state, const slc_file *files, uint32_t n) {
+    uring *u = state;
+    int *fds = slc_calloc(n, 2 * sizeof(*fds)), rc;
+
+    if (!fds) return ENOMEM;
+    for (uint32_t i = 0; i < n; i++) {
+        fds[2 * i] = files[i].direct_fd; /* -1: an empty place */
+        fds[2 * i + 1] = files[i].fd;
+    }
+    rc = u->n_files ? -EBUSY : io_uring_register_files(&u->ring, fds, 2 * n);
+    free(fds);
+    if (rc < 0) return -rc;
+    u->files = files;
+    u->n_files = n;
+    return 0;
+}
+
+static int uring_use_memory(void *state, const struct iovec *segments, uint32_t n) {
+    uring *u = state;
+    struct iovec *copy = slc_calloc(n, sizeof(*copy));
+    int rc;
+
+    if (!copy) return ENOMEM;
+    memcpy(copy, segments, n * sizeof(*copy));
+    rc = u->n_memory ? -EBUSY : io_uring_register_buffers(&u->ring, copy, n);
+    if (rc < 0) {
+        free(copy);
+        return -rc;
+    }
+    u->memory = copy;
+    u->n_memory = n;
+    return 0;
+}
+
+static void uring_forget(void *state) {
+    uring *u = state;
+
+    if (u->n_files) io_uring_unregister_files(&u->ring);
+    if (u->n_memory) io_uring_unregister_buffers(&u->ring);
+    free(u->memory);
+    u->memory = NULL;
+    u->n_files = u->n_memory = 0;
+}
+
+/* ---- reads ---- */
+
 static void uring_start(void *state, slc_read_list list) {
     uring *u = state;
 
     for (slc_io_read *r; (r = slc_read_list_pop(&list));) {
-        slc_io_attempt a = slc_io_attempt_of(r);
         struct io_uring_sqe *sqe;
 
         if (u->broken) {
@@ -81,8 +164,7 @@ static void uring_start(void *state, slc_read_list list) {
         }
         sqe = io_uring_get_sqe(&u->ring);
         slc_assert(sqe); /* depth attempts at most, depth entries at least */
-        io_uring_prep_read(sqe, a.fd, a.buf, a.len, a.off);
-        io_uring_sqe_set_data(sqe, r);
+        prepare(u, r, sqe);
     }
     if (!u->broken) enter(u, 0);
 }
@@ -127,6 +209,7 @@ static void uring_destroy(void *state) {
     uring *u = state;
 
     io_uring_queue_exit(&u->ring);
+    free(u->memory);
     free(u);
 }
 
@@ -181,7 +264,10 @@ slc_status slc_uring_create(uint32_t depth, slc_io_backend *out, slc_err *err) {
                             .state = u,
                             .start = uring_start,
                             .collect = uring_collect,
-                            .destroy = uring_destroy};
+                            .destroy = uring_destroy,
+                            .use_files = uring_use_files,
+                            .use_memory = uring_use_memory,
+                            .forget = uring_forget};
     return SLC_OK;
 }
 

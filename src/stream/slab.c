@@ -23,7 +23,7 @@ uint32_t slc_slab_n_segments(uint64_t slot_bytes, uint32_t n_slots) {
     return (n_slots - 1) / slots_per_segment(slot_bytes) + 1;
 }
 
-static uint64_t segment_bytes(const slc_slab *slab, uint32_t segment) {
+uint64_t slc_slab_segment_bytes(const slc_slab *slab, uint32_t segment) {
     uint32_t first = segment * slab->slots_per_segment, left = slab->n_slots - first;
 
     return (left < slab->slots_per_segment ? left : slab->slots_per_segment) * slab->slot_bytes;
@@ -33,7 +33,7 @@ static uint64_t segment_bytes(const slc_slab *slab, uint32_t segment) {
 static slc_status populate(const slc_slab *slab, uint32_t segment, const char *meminfo_root,
                            uint64_t *done, slc_err *err) {
     uint8_t *p = slab->segments[segment];
-    uint64_t bytes = segment_bytes(slab, segment), n;
+    uint64_t bytes = slc_slab_segment_bytes(slab, segment), n;
     slc_status rc;
 
     for (uint64_t at = 0; at < bytes; at += n, *done += n) {
@@ -70,7 +70,7 @@ slc_status slc_slab_create(slc_slab *slab, uint64_t slot_bytes, uint32_t n_slots
     slab->segments = slc_calloc(slab->n_segments, sizeof(*slab->segments));
     if (!slab->segments) return slc_fail(err, SLC_E_NOMEM, "no memory for the expert cache");
     for (uint32_t i = 0; i < slab->n_segments && !rc; i++) {
-        rc = slc_map_alloc(segment_bytes(slab, i), true, &slab->segments[i], err);
+        rc = slc_map_alloc(slc_slab_segment_bytes(slab, i), true, &slab->segments[i], err);
         if (!rc) rc = populate(slab, i, meminfo_root, &done, err);
     }
     if (rc) slc_slab_destroy(slab);
@@ -79,7 +79,7 @@ slc_status slc_slab_create(slc_slab *slab, uint64_t slot_bytes, uint32_t n_slots
 
 void slc_slab_destroy(slc_slab *slab) {
     for (uint32_t i = 0; slab->segments && i < slab->n_segments; i++) {
-        slc_map_free(slab->segments[i], segment_bytes(slab, i));
+        slc_map_free(slab->segments[i], slc_slab_segment_bytes(slab, i));
     }
     free(slab->segments);
     *slab = (slc_slab){0};

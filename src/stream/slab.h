@@ -18,6 +18,7 @@ typedef struct slc_slab {
 
 /* Segment count for n_slots >= 1 of slot_bytes >= 1. */
 uint32_t slc_slab_n_segments(uint64_t slot_bytes, uint32_t n_slots);
+uint64_t slc_slab_segment_bytes(const slc_slab *slab, uint32_t segment);
 /* Populates piece by piece and looks at the room left on the machine before each, so that it (or
  * several processes that start at once) stops with SLC_E_NOMEM before the machine is out of memory.
  * `meminfo_root` as for slc_mem_room_bytes. */

@@ -528,6 +528,20 @@ static slc_status init(slc_store *s, slc_err *err) {
     return rank_experts(s, err);
 }
 
+/* Tells the reads' backend where it will read from and to. */
+static slc_status register_all(slc_store *s, slc_err *err) {
+    struct iovec *segments = slc_calloc(s->slab.n_segments, sizeof(*segments));
+
+    if (!segments) return slc_fail(err, SLC_E_NOMEM, "no memory for the list of segments");
+    for (uint32_t i = 0; i < s->slab.n_segments; i++) {
+        segments[i] = (struct iovec){s->slab.segments[i], slc_slab_segment_bytes(&s->slab, i)};
+    }
+    slc_io_use_files(s->io, s->ckpt->files, s->ckpt->n_files);
+    slc_io_use_memory(s->io, segments, s->slab.n_segments);
+    free(segments);
+    return SLC_OK;
+}
+
 slc_status slc_store_create(const slc_checkpoint *c, const slc_store_options *opt, slc_store **out,
                             slc_err *err) {
     uint64_t slot_bytes = slc_store_slot_bytes(c);
@@ -547,6 +561,7 @@ slc_status slc_store_create(const slc_checkpoint *c, const slc_store_options *op
     s->last_layer = UINT32_MAX; /* the first fetch belongs to pass 0 */
     rc = slc_slab_create(&s->slab, slot_bytes, opt->n_slots, "", err);
     if (!rc) rc = init(s, err);
+    if (!rc) rc = register_all(s, err);
     if (rc) {
         slc_store_destroy(s);
         return rc;
@@ -564,6 +579,7 @@ void slc_store_destroy(slc_store *s) {
     if (!s) return;
     while (slc_io_reap(s->io, done, REAP_MAX, true)) { /* the slab must outlive its reads */
     }
+    slc_io_forget(s->io);
     slc_slab_destroy(&s->slab);
     slc_arena_free(&s->arena);
     free(s);

@@ -92,12 +92,18 @@ static int32_t fault_uring_result(const slc_sys *sys, int fd, uint32_t n, uint64
     return spoil(of(sys), fd, n, off, result);
 }
 
+static void fault_willneed(const slc_sys *sys, int fd, off_t off, off_t n) {
+    of(sys)->n_hints++;
+    slc_sys_linux.willneed(&slc_sys_linux, fd, off, n);
+}
+
 void faults_init(faults *f) {
     *f = (faults){.sys = {.open = fault_open,
                           .close = fault_close,
                           .fstat = fault_fstat,
                           .direct_align = fault_direct_align,
                           .pread = fault_pread,
+                          .willneed = fault_willneed,
                           .uring_result = fault_uring_result}};
 }
 

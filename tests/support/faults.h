@@ -29,6 +29,7 @@ typedef struct faults {
     /* counts */
     _Atomic uint32_t n_reads; /* attempts */
     _Atomic uint32_t n_open;  /* descriptors open */
+    uint32_t n_hints;         /* ranges the page cache was told of */
 } faults;
 
 void faults_init(faults *f);

@@ -1,5 +1,5 @@
-/* Asynchronous reads: every case runs over io_uring and threads, directly and through the page
- * cache, on a disk that can be told to misbehave. */
+/* Asynchronous reads: every case runs over every backend, directly and through the page cache, with
+ * files and memory registered and not, on a disk that can be told to misbehave. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,7 +28,7 @@
 typedef struct variant {
     const char *name;
     slc_io_kind kind;
-    bool direct;
+    bool direct, registered;
 } variant;
 
 typedef struct world {
@@ -85,6 +85,16 @@ static int teardown(void **state) {
     return 0;
 }
 
+/* In two segments, which no read may cross; the last reads' memory is in neither. */
+static void use_all(world *w) {
+    size_t half = (size_t)N_READS / 2 * BUF;
+    const struct iovec memory[] = {{w->buf, half}, {w->buf + half, half - BUF}};
+
+    slc_io_use_files(w->io, &w->file, 1);
+    slc_io_use_memory(w->io, memory, 2);
+    assert_int_equal(w->n_log, 1); /* not refused */
+}
+
 /* Skips where the machine cannot run the variant. */
 static void start(world *w, uint32_t depth) {
     static slc_log log;
@@ -101,6 +111,7 @@ static void start(world *w, uint32_t depth) {
     }
     assert_non_null(w->io);
     assert_int_equal(w->n_log, 1);
+    if (w->variant->registered) use_all(w);
 }
 
 static void start_reordered(world *w, uint32_t seed) {
@@ -374,7 +385,7 @@ static void b08_a_refused_direct_read_goes_through_the_cache(void **state) {
     world *w = *state;
 
     start(w, 0);
-    if (!w->variant->direct) skip();
+    if (!w->variant->direct || w->variant->kind == SLC_IO_BUFFERED) skip();
     w->faults.direct_read_errno = EINVAL;
     run_round(w, N_READS);
     assert_int_equal(w->n_log, 2); /* said once */
@@ -445,12 +456,43 @@ static void destroy_waits_for_what_is_in_flight(void **state) {
     for (uint32_t i = 0; i < N_READS; i++) expect_bytes(w, reads[i]);
 }
 
+static void registered_files_and_memory_can_be_forgotten(void **state) {
+    world *w = *state;
+
+    start(w, 0);
+    for (int i = 0; i < 3; i++) {
+        run_round(w, N_READS);
+        slc_io_forget(w->io);
+        run_round(w, N_READS);
+        use_all(w);
+    }
+}
+
+/* Reads beyond what the pool works on are told to the page cache, once each. */
+static void what_waits_for_the_pool_is_hinted(void **state) {
+    world *w = *state;
+
+    start(w, 0);
+    w->faults.delay_us = 500;
+    run_round(w, N_READS);
+    if (w->variant->kind == SLC_IO_BUFFERED) {
+        assert_string_equal(slc_io_name(w->io), "buffered");
+        assert_in_range(w->faults.n_hints, 1, N_READS - 24);
+    } else {
+        assert_int_equal(w->faults.n_hints, 0);
+    }
+}
+
 int main(void) {
     static const variant variants[] = {
-        {"uring, direct", SLC_IO_URING, true},
-        {"uring, buffered", SLC_IO_URING, false},
-        {"threads, direct", SLC_IO_THREADS, true},
-        {"threads, buffered", SLC_IO_THREADS, false},
+        {"uring, direct", SLC_IO_URING, true, false},
+        {"uring, direct, registered", SLC_IO_URING, true, true},
+        {"uring, buffered", SLC_IO_URING, false, false},
+        {"uring, buffered, registered", SLC_IO_URING, false, true},
+        {"threads, direct", SLC_IO_THREADS, true, true},
+        {"threads, buffered", SLC_IO_THREADS, false, false},
+        {"buffered", SLC_IO_BUFFERED, false, true},
+        {"buffered, of a file that could be read directly", SLC_IO_BUFFERED, true, false},
     };
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     struct CMUnitTest tests[] = {
@@ -471,6 +513,8 @@ int main(void) {
         CASE(slow_reads_are_right),
         CASE(read_threads_take_no_signals),
         CASE(destroy_waits_for_what_is_in_flight),
+        CASE(registered_files_and_memory_can_be_forgotten),
+        CASE(what_waits_for_the_pool_is_hinted),
     };
     int failed = 0;
 
