@@ -46,13 +46,16 @@ typedef struct slc_model_options {
     uint32_t prefill_chunk;      /* 0: up to 512, less when memory is short; tokens per pass */
     bool exact;                  /* false; f32 activations and f32 KV, for comparison */
     const char *cpu_level;       /* NULL: "auto"; "scalar", "avx2": cap */
-    const char *io;              /* NULL: "auto"; "uring", "threads" */
+    const char *io;              /* NULL: "auto"; "uring", "threads", "buffered" (page cache) */
     const char *stream_mode;     /* NULL: "full"; "seed", "serial": how the original did it */
     const char *policy;          /* NULL: "best"; "lru", "lfu-decay": which expert is given up */
     const char *predict;         /* NULL: "auto"; "off", or a list of "previous", "next", "ahead2",
                                     "prompt": what is read before it is asked for */
     const char *trace;           /* NULL: none; file that every expert request is recorded to */
-    slc_log_fn *log;             /* NULL: silent */
+    const char *hot_start; /* NULL: none; file that remembers which experts were held at close,
+                              read before they are asked for at the next open */
+    bool verify_reads;     /* false; hold every expert read from a pack against its hash */
+    slc_log_fn *log;       /* NULL: silent */
     void *log_user;
     int log_level; /* 1 */
 } slc_model_options;

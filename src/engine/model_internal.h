@@ -34,6 +34,8 @@ struct slc_model {
     slc_stream_mode mode;
     const slc_policy *policy; /* NULL: the store's default */
     slc_source source;
+    struct slc_trace_writer *trace; /* NULL: not recorded */
+    char *hot_path;                 /* NULL: what is held is not remembered */
     slc_predict predict;
     slc_net net;
     slc_plan plan;
@@ -68,6 +70,14 @@ uint32_t slc_model_n_ids(const slc_model *m);
 /* Lays out and, unless the arena only measures, reads every resident weight into `a`, and sets the
  * network's views (load.c). */
 slc_status slc_load_resident(slc_model *m, slc_arena *a, slc_err *err) SLC_MUST_CHECK;
+
+/* The stream of experts: what the plan must know (backend, mode), then the store itself, and the
+ * end of it (streaming.c). Nothing to do for a dense model. */
+slc_status slc_streaming_init(slc_model *m, const slc_model_options *opt,
+                              slc_err *err) SLC_MUST_CHECK;
+slc_status slc_streaming_open(slc_model *m, const slc_model_options *opt,
+                              slc_err *err) SLC_MUST_CHECK;
+void slc_streaming_close(slc_model *m);
 
 /* The routed experts of one layer for the current pass: fetched, computed as they arrive, summed.
  * Rows whose expert could not be read fail their item (experts.c). */

@@ -45,58 +45,6 @@ static slc_status init_cpu(slc_model *m, const slc_model_options *opt, slc_err *
     return slc_cpu_init(&m->cpu, level, threads, opt->exact, err);
 }
 
-static slc_status init_io(slc_model *m, const slc_model_options *opt, slc_err *err) {
-    slc_io_options io = {.log = &m->log};
-    const char *name = opt->io ? opt->io : "auto", *first_why = NULL;
-    uint32_t n_buffered = 0;
-
-    if (!strcmp(name, "uring"))
-        io.kind = SLC_IO_URING;
-    else if (!strcmp(name, "threads"))
-        io.kind = SLC_IO_THREADS;
-    else if (strcmp(name, "auto"))
-        return slc_fail(err, SLC_E_INVALID,
-                        "unknown I/O backend \"%s\", expected auto, uring or "
-                        "threads",
-                        name);
-    /* The original's modes read through the page cache. */
-    for (uint32_t i = 0; m->mode == SLC_MODE_FULL && i < m->ckpt->n_files; i++) {
-        const char *why = NULL;
-
-        slc_file_enable_direct(&m->ckpt->files[i], &why);
-        if (m->ckpt->files[i].direct_fd >= 0) continue;
-        n_buffered++;
-        if (!first_why) first_why = why;
-    }
-    if (n_buffered)
-        slc_logf(&m->log, SLC_LOG_INFO, "%u of %u files are read through the page cache: %s",
-                 n_buffered, m->ckpt->n_files, first_why ? first_why : "no direct reads");
-    return slc_io_create(&io, &m->io, err);
-}
-
-/* How experts are streamed: mode, policy, prediction. Options that would have no effect are
- * errors. */
-static slc_status init_stream(slc_model *m, const slc_model_options *opt, slc_err *err) {
-    bool moe = slc_config_is_moe(slc_model_config(m));
-    slc_status rc = slc_stream_mode_parse(opt->stream_mode, &m->mode, err);
-
-    if (!rc) rc = slc_predict_parse(opt->predict, &m->predict, err);
-    if (rc) return rc;
-    if (!moe && (opt->stream_mode || opt->policy || opt->predict || opt->expert_cache_bytes))
-        return slc_fail(err, SLC_E_INVALID,
-                        "%s has no experts: stream mode, policy, prediction and expert cache have "
-                        "no effect on it",
-                        m->ckpt->dir);
-    if (m->mode != SLC_MODE_FULL && (opt->policy || opt->predict || opt->expert_cache_bytes))
-        return slc_fail(err, SLC_E_INVALID,
-                        "stream mode %s has its own policy, prediction and buffers",
-                        opt->stream_mode);
-    if (opt->policy && !(m->policy = slc_policy_find(opt->policy)))
-        return slc_fail(err, SLC_E_INVALID,
-                        "unknown policy \"%s\", expected best, lru or lfu-decay", opt->policy);
-    return moe ? init_io(m, opt, err) : SLC_OK;
-}
-
 static void add_stop_id(slc_model *m, int32_t id) {
     if (id < 0 || slc_model_is_stop_id(m, id)) return;
     m->stop_ids[m->n_stop_ids++] = id;
@@ -150,7 +98,7 @@ static slc_status prepare(slc_model *m, const char *path, const slc_model_option
     if ((rc = open_tokenizer(m, err))) return rc;
     init_stop_ids(m);
     if ((rc = init_cpu(m, opt, err))) return rc;
-    if ((rc = init_stream(m, opt, err))) return rc;
+    if ((rc = slc_streaming_init(m, opt, err))) return rc;
     if ((rc = slc_net_init(&m->net, slc_model_config(m), err))) return rc;
     if ((rc = slc_sampler_create(slc_model_n_ids(m), &m->sampler, err))) return rc;
     malloc_trim(0); /* what parsing freed is not held against the budget */
@@ -175,15 +123,6 @@ static slc_status alloc_states(slc_model *m, slc_err *err) {
     return SLC_OK;
 }
 
-static slc_status alloc_store(slc_model *m, const slc_model_options *opt, slc_err *err) {
-    slc_store_options so = {.io = m->io, .policy = m->policy, .log = &m->log};
-    slc_status rc = slc_plan_slots(m, opt, &so.n_slots, err);
-
-    if (rc || !m->plan.slot_bytes) return rc;
-    m->plan.n_slots = so.n_slots;
-    return slc_store_create(m->ckpt, &so, &m->source.store, err);
-}
-
 static slc_status load(slc_model *m, const slc_model_options *opt, slc_err *err) {
     slc_status rc;
 
@@ -195,9 +134,7 @@ static slc_status load(slc_model *m, const slc_model_options *opt, slc_err *err)
     if ((rc = slc_arena_alloc(&m->scratch, false, err))) return rc;
     slc_step_take(m, &m->scratch, m->plan.chunk);
     malloc_trim(0);
-    if (m->mode != SLC_MODE_FULL)
-        return slc_original_create(m->ckpt, m->mode, m->io, &m->source.original, err);
-    return alloc_store(m, opt, err);
+    return slc_streaming_open(m, opt, err);
 }
 
 static void log_start(const slc_model *m) {
@@ -230,9 +167,7 @@ slc_status slc_model_open(const char *path, const slc_model_options *opt, slc_mo
 
 void slc_model_close(slc_model *m) {
     if (!m) return;
-    slc_store_destroy(m->source.store);
-    slc_original_destroy(m->source.original);
-    slc_io_destroy(m->io);
+    slc_streaming_close(m);
     slc_cpu_deinit(&m->cpu);
     slc_net_deinit(&m->net);
     slc_sampler_destroy(m->sampler);

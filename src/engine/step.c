@@ -134,6 +134,7 @@ static void run_layers(slc_model *m) {
     slc_pass *p = &m->pass;
 
     slc_net_begin(&m->net, &m->cpu, p, m->pass_tokens);
+    if (m->source.store) slc_store_set_tokens(m->source.store, p->n_tok);
     slc_predict_begin(m, p->n_tok == p->n_spans);
     for (uint32_t l = 0; l < c->n_layers; l++) {
         slc_layer_mix(&m->net, &m->cpu, &m->state_layout, p, l);

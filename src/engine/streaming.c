@@ -1,0 +1,133 @@
+/* Setting up the stream of experts as the options say: backend, mode, policy, prediction, trace and
+ * warm start; and taking it down again. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "engine/model_internal.h"
+#include "stream/hot.h"
+#include "stream/trace.h"
+
+/* ---- options ---- */
+
+static slc_status parse_io(const char *name, slc_io_kind *kind, slc_err *err) {
+    if (!name || !strcmp(name, "auto"))
+        *kind = SLC_IO_AUTO;
+    else if (!strcmp(name, "uring"))
+        *kind = SLC_IO_URING;
+    else if (!strcmp(name, "threads"))
+        *kind = SLC_IO_THREADS;
+    else if (!strcmp(name, "buffered"))
+        *kind = SLC_IO_BUFFERED;
+    else
+        return slc_fail(err, SLC_E_INVALID,
+                        "unknown I/O backend \"%s\", expected auto, uring, threads or buffered",
+                        name);
+    return SLC_OK;
+}
+
+/* Options that would have no effect are errors. */
+static slc_status check_options(const slc_model *m, const slc_model_options *opt, slc_err *err) {
+    bool store_only = opt->policy || opt->predict || opt->expert_cache_bytes || opt->trace ||
+                      opt->hot_start || opt->verify_reads;
+
+    if (!slc_config_is_moe(slc_model_config(m)) && (store_only || opt->stream_mode))
+        return slc_fail(err, SLC_E_INVALID,
+                        "%s has no experts: options about streaming them have no effect on it",
+                        m->ckpt->dir);
+    if (m->mode != SLC_MODE_FULL && (store_only || opt->io))
+        return slc_fail(
+            err, SLC_E_INVALID,
+            "stream mode %s does it the original's way: I/O backend, policy, prediction, "
+            "expert cache, trace, warm start and verified reads have no effect on it",
+            opt->stream_mode);
+    return SLC_OK;
+}
+
+/* ---- before the plan ---- */
+
+static void enable_direct_reads(slc_model *m) {
+    const char *first_why = NULL;
+    uint32_t n_buffered = 0;
+
+    for (uint32_t i = 0; i < m->ckpt->n_files; i++) {
+        const char *why = NULL;
+
+        slc_file_enable_direct(&m->ckpt->files[i], &why);
+        if (m->ckpt->files[i].direct_fd >= 0) continue;
+        n_buffered++;
+        if (!first_why) first_why = why;
+    }
+    if (n_buffered)
+        slc_logf(&m->log, SLC_LOG_INFO, "%u of %u files are read through the page cache: %s",
+                 n_buffered, m->ckpt->n_files, first_why ? first_why : "no direct reads");
+}
+
+slc_status slc_streaming_init(slc_model *m, const slc_model_options *opt, slc_err *err) {
+    slc_io_options io = {.log = &m->log};
+    slc_status rc = slc_stream_mode_parse(opt->stream_mode, &m->mode, err);
+
+    if (!rc) rc = slc_predict_parse(opt->predict, &m->predict, err);
+    if (!rc) rc = parse_io(opt->io, &io.kind, err);
+    if (!rc) rc = check_options(m, opt, err);
+    if (rc) return rc;
+    if (opt->policy && !(m->policy = slc_policy_find(opt->policy)))
+        return slc_fail(err, SLC_E_INVALID,
+                        "unknown policy \"%s\", expected best, lru or lfu-decay", opt->policy);
+    if (!slc_config_is_moe(slc_model_config(m))) return SLC_OK;
+    if (m->mode != SLC_MODE_FULL) io.kind = SLC_IO_BUFFERED;
+    if (io.kind != SLC_IO_BUFFERED) enable_direct_reads(m);
+    return slc_io_create(&io, &m->io, err);
+}
+
+/* ---- after everything else is in memory ---- */
+
+static slc_status open_store(slc_model *m, const slc_model_options *opt, slc_err *err) {
+    slc_store_options so = {.io = m->io, .policy = m->policy, .log = &m->log};
+    slc_status rc = slc_plan_slots(m, opt, &so.n_slots, err);
+
+    if (rc) return rc;
+    if (opt->trace) {
+        if ((rc = slc_trace_writer_open(opt->trace, m->ckpt, &m->trace, err))) return rc;
+        so.trace = slc_trace_write;
+        so.trace_user = m->trace;
+    }
+    m->plan.n_slots = so.n_slots;
+    return slc_store_create(m->ckpt, &so, &m->source.store, err);
+}
+
+/* A warm start that cannot be had is a cold one. */
+static slc_status start_warm(slc_model *m, const char *path, slc_err *err) {
+    slc_err why = {0};
+    uint32_t n = 0;
+
+    if (!(m->hot_path = strdup(path))) return slc_fail(err, SLC_E_NOMEM, "no memory for a path");
+    if (slc_hot_load(m->source.store, path, &n, &why))
+        slc_logf(&m->log, SLC_LOG_INFO, "cold start: %s", why.msg);
+    else
+        slc_logf(&m->log, SLC_LOG_INFO, "warm start: %u experts that were held last time", n);
+    return SLC_OK;
+}
+
+slc_status slc_streaming_open(slc_model *m, const slc_model_options *opt, slc_err *err) {
+    slc_status rc;
+
+    if (!m->io) return SLC_OK;
+    if (m->mode != SLC_MODE_FULL)
+        return slc_original_create(m->ckpt, m->mode, m->io, &m->source.original, err);
+    rc = open_store(m, opt, err);
+    return rc || !opt->hot_start ? rc : start_warm(m, opt->hot_start, err);
+}
+
+void slc_streaming_close(slc_model *m) {
+    slc_err err = {0};
+
+    if (m->hot_path && m->source.store && slc_hot_save(m->source.store, m->hot_path, &err))
+        slc_logf(&m->log, SLC_LOG_WARN, "the next start will be cold: %s", err.msg);
+    slc_store_destroy(m->source.store);
+    slc_original_destroy(m->source.original);
+    slc_io_destroy(m->io);
+    err = (slc_err){0};
+    if (slc_trace_writer_close(m->trace, &err)) slc_logf(&m->log, SLC_LOG_WARN, "%s", err.msg);
+    free(m->hot_path);
+}
