@@ -2,7 +2,9 @@
  * quantised and with f32 activations, on the lowest and the best CPU level.
  *
  *     test_inflate          small models of every affine encoding, and the dense demo model
- *     test_inflate DEMO     a demo model: real text, also with hardly any memory */
+ *     test_inflate DEMO [HIDDEN EXPERT_HIDDEN]
+ *                           a demo model: real text, also with hardly any memory; 1024 and 128
+ *                           unless given */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -18,6 +20,7 @@
 #define N_TOKENS 24u
 
 static const char *demo;
+static uint32_t demo_hidden = 1024, demo_expert_hidden = 128;
 static char *dir, *out;
 
 static int make_dir(void **state) {
@@ -128,7 +131,7 @@ static void a_trained_model_is_inflated_exactly(void **state) {
 
     (void)state;
     snprintf(model, sizeof(model), "models/%s", demo);
-    inflate(model, 1024, 128);
+    inflate(model, demo_hidden, demo_expert_hidden);
     expect_same_everywhere(model);
 }
 
@@ -204,5 +207,9 @@ int main(int argc, char **argv) {
 
     if (argc == 1) return cmocka_run_group_tests(small, NULL, NULL);
     demo = argv[1];
+    if (argc == 4) {
+        demo_hidden = (uint32_t)atoi(argv[2]);
+        demo_expert_hidden = (uint32_t)atoi(argv[3]);
+    }
     return cmocka_run_group_tests(trained, make_dir, remove_dir);
 }
