@@ -162,7 +162,7 @@ slc_status slc_synth_folder_finish(slc_synth_folder *f, slc_err *err) {
 }
 
 void slc_synth_folder_close(slc_synth_folder *f) {
-    if (f->path && f->fd >= 0) {
+    if (f->partial && f->fd >= 0) {
         (void)clear(f, NULL);
         (void)rmdir(f->partial); /* stays if it holds what is not ours */
         close(f->fd);

@@ -228,7 +228,7 @@ static slc_status fill(void *ctx, const slc_synth_weight *w, int part, uint64_t 
     const recipe *r = ctx;
     uint64_t row_bytes = slc_matrix_row_bytes(&w->type, part);
     uint64_t off = row0 * row_bytes, n = n_rows * row_bytes;
-    uint32_t bytes = slc_dtype_bytes(slc_synth_part_dtype(w, part));
+    uint32_t bytes = slc_synth_part_width(w, part);
     uint32_t place[] = {w->id.layer, w->id.which, part != SLC_PART_W};
     uint64_t key = slc_noise_key(r->seed, place, 3);
     uint16_t table[256];

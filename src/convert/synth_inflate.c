@@ -170,7 +170,7 @@ static slc_status copy_values(const inflation *x, const slc_synth_weight *w, int
         memcpy(dst, src, bytes);
         return SLC_OK;
     }
-    if (scale_exactly(type, src, dst, bytes / slc_dtype_bytes(type), f)) return SLC_OK;
+    if (scale_exactly(type, src, dst, bytes / slc_synth_part_width(w, part), f)) return SLC_OK;
     slc_synth_part_name(w, part, name);
     return slc_fail(err, SLC_E_UNSUPPORTED,
                     "%s: a value of %s times %g is not exact in %s: this checkpoint cannot be "

@@ -119,9 +119,16 @@ slc_dtype slc_synth_part_dtype(const slc_synth_weight *w, int part) {
     return part == SLC_PART_W ? w->type.dtype : w->type.scale_dtype;
 }
 
+uint32_t slc_synth_part_width(const slc_synth_weight *w, int part) {
+    uint32_t bytes = slc_dtype_bytes(slc_synth_part_dtype(w, part));
+
+    slc_assert(bytes);
+    return bytes;
+}
+
 uint32_t slc_synth_part_dims(const slc_synth_weight *w, int part, uint64_t dims[3]) {
-    uint64_t rows = w->type.rows, cols = slc_matrix_row_bytes(&w->type, part) /
-                                         slc_dtype_bytes(slc_synth_part_dtype(w, part));
+    uint64_t rows = w->type.rows;
+    uint64_t cols = slc_matrix_row_bytes(&w->type, part) / slc_synth_part_width(w, part);
 
     if (w->form == SLC_FORM_VECTOR) {
         dims[0] = cols;

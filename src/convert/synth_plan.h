@@ -56,6 +56,8 @@ enum { SLC_SYNTH_NAME_BYTES = 160 };
 void slc_synth_part_name(const slc_synth_weight *w, int part, char name[SLC_SYNTH_NAME_BYTES]);
 /* Dimensions as stored; returns how many. */
 uint32_t slc_synth_part_dims(const slc_synth_weight *w, int part, uint64_t dims[3]);
+/* Type of a part's elements, and the bytes of one. The part must exist. */
 slc_dtype slc_synth_part_dtype(const slc_synth_weight *w, int part);
+uint32_t slc_synth_part_width(const slc_synth_weight *w, int part);
 
 #endif
