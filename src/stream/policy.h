@@ -19,7 +19,8 @@ typedef struct slc_policy_shape {
     uint32_t n_active; /* experts per token; 0: unknown */
 } slc_policy_shape;
 
-/* The experts one pass uses in one layer, hits and misses alike, before any of them is pinned. */
+/* The experts one pass uses in one layer, hits and misses alike. Those held are pinned by then: a
+ * use changes nothing about what is evictable. */
 typedef struct slc_policy_use {
     uint32_t layer, n;
     const uint32_t *experts; /* [n] */

@@ -185,7 +185,6 @@ static void tell_policy(cache *c, const slc_trace_fetch *f) {
 static uint32_t fetch(cache *c, const slc_trace_fetch *f) {
     uint32_t n_missed = 0;
 
-    tell_policy(c, f);
     c->n_pinned = c->n_released = 0;
     for (uint32_t i = 0; i < f->n; i++) {
         uint32_t key = f->layer * c->t->n_experts + c->t->experts[f->first + i];
@@ -197,6 +196,7 @@ static uint32_t fetch(cache *c, const slc_trace_fetch *f) {
             c->pinned[c->n_pinned++] = slot;
         }
     }
+    tell_policy(c, f);
     for (uint32_t i = 0; i < n_missed; i++) {
         uint32_t slot = take_slot(c, c->missed[i], f->decode);
         c->map[c->missed[i]] = slot;

@@ -352,8 +352,8 @@ void slc_fetch_begin(slc_store *s, uint32_t layer, const uint32_t *experts, cons
     s->last_layer = layer;
     s->turns[layer]++;
     note_calm(s, f->begun_ns);
-    s->policy->use(s->policy_state, &use);
     want_all(s);
+    s->policy->use(s->policy_state, &use);
     slc_guess_supersede(s, layer);
     start_misses(s);
     if (s->trace) tell_trace(s, scores);
