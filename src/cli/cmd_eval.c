@@ -285,13 +285,10 @@ static slc_status open_model(eval_state *e, slc_err *err) {
     return SLC_OK;
 }
 
-/* Refuses options that play no part with this input or model. */
+/* Refuses options that play no part with this input. */
 static slc_status check_effects(const eval_state *e, slc_err *err) {
-    slc_status rc = SLC_OK;
-
-    if (e->input.nested)
-        rc = slc_args_refuse(e->args, "window", "on windows given one by one", err);
-    return rc ? rc : slc_model_args_check(e->args, &e->info, err);
+    if (!e->input.nested) return SLC_OK;
+    return slc_args_refuse(e->args, "window", "on windows given one by one", err);
 }
 
 static slc_status prepare(eval_state *e, slc_err *err) {
@@ -307,7 +304,8 @@ static slc_status prepare(eval_state *e, slc_err *err) {
 static int work(eval_state *e, slc_err *err) {
     slc_status rc;
 
-    if (read_input(e, err) || open_model(e, err)) return SLC_EXIT_FAILURE;
+    if (read_input(e, err)) return SLC_EXIT_FAILURE;
+    if ((rc = open_model(e, err))) return slc_model_args_exit(rc);
     if (check_effects(e, err)) return SLC_EXIT_USAGE;
     if (prepare(e, err)) return SLC_EXIT_FAILURE;
     slc_console_watch_interrupt(e->model);

@@ -198,15 +198,13 @@ static int run(slc_console *con, const slc_args *a, void *values) {
     slc_model_info info;
     slc_pack_info pack = {0};
     slc_err err = {0};
-    int failed = SLC_EXIT_FAILURE;
+    slc_status rc;
 
     if (a->positional) o->model.path = a->positional;
-    if (slc_model_args_options(&o->model, con, &opt, &err)) goto fail;
+    if ((rc = slc_model_args_options(&o->model, con, &opt, &err))) goto fail;
     if (opt.log_level == 1) opt.log_level = 0; /* what it would say stands in the plan */
-    if (slc_model_inspect(o->model.path, &opt, &info, &err)) goto fail;
-    if (slc_pack_inspect(o->model.path, &pack, &err)) goto fail;
-    failed = SLC_EXIT_USAGE;
-    if (slc_model_args_check(a, &info, &err)) goto fail;
+    if ((rc = slc_model_inspect(o->model.path, &opt, &info, &err))) goto fail;
+    if ((rc = slc_pack_inspect(o->model.path, &pack, &err))) goto fail;
     if (o->json)
         slc_console_json(con, json_pack("{so, so, so, so}", "model", model_json(&info), "weights",
                                         bytes_json(&info), "pack", pack_json(&pack), "plan",
@@ -218,7 +216,7 @@ static int run(slc_console *con, const slc_args *a, void *values) {
 fail:
     slc_pack_info_deinit(&pack);
     slc_console_error(con, &err);
-    return failed;
+    return slc_model_args_exit(rc);
 }
 
 const slc_command slc_command_inspect = {

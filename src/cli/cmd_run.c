@@ -121,7 +121,7 @@ static slc_status set_sampling(run_state *r, slc_err *err) {
     }
     if (!rc && s->repeat_penalty == 1)
         rc = slc_args_refuse(a, "repeat-last-n", "without --repeat-penalty", err);
-    return rc ? rc : slc_model_args_check(a, &r->info, err);
+    return rc;
 }
 
 /* ---- prompt ---- */
@@ -246,10 +246,12 @@ static void print_result(run_state *r) {
 
 static int work(run_state *r, slc_err *err) {
     slc_model_options opt;
+    slc_status rc;
 
-    if (read_prompt(r, err) || slc_model_args_options(&r->opt->model, r->con, &opt, err) ||
-        slc_model_open(r->opt->model.path, &opt, &r->model, err))
-        return SLC_EXIT_FAILURE;
+    if (read_prompt(r, err)) return SLC_EXIT_FAILURE;
+    rc = slc_model_args_options(&r->opt->model, r->con, &opt, err);
+    if (!rc) rc = slc_model_open(r->opt->model.path, &opt, &r->model, err);
+    if (rc) return slc_model_args_exit(rc);
     slc_model_get_info(r->model, &r->info);
     if (set_sampling(r, err)) return SLC_EXIT_USAGE;
     if (make_prompt_ids(r, err) || slc_seq_create(r->model, &r->seq, err) || generate(r, err))

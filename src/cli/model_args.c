@@ -36,7 +36,6 @@ slc_status slc_model_args_options(const slc_model_args *m, slc_console *con, slc
     return m->cpu ? SLC_OK : cpu_from_environment(opt, err);
 }
 
-slc_status slc_model_args_check(const slc_args *a, const slc_model_info *info, slc_err *err) {
-    if (info->n_experts) return SLC_OK;
-    return slc_args_refuse(a, "expert-cache", "on a model without experts", err);
+int slc_model_args_exit(slc_status rc) {
+    return rc == SLC_E_INVALID ? SLC_EXIT_USAGE : SLC_EXIT_FAILURE;
 }

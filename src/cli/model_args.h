@@ -47,8 +47,8 @@ typedef struct slc_model_args {
 /* Fills *opt, with con as the receiver of messages. SLC_E_INVALID for a wrong $SLUICE_CPU. */
 slc_status slc_model_args_options(const slc_model_args *m, slc_console *con, slc_model_options *opt,
                                   slc_err *err) SLC_MUST_CHECK;
-/* Refuses options that this model makes pointless: --expert-cache without experts. */
-slc_status slc_model_args_check(const slc_args *a, const slc_model_info *info,
-                                slc_err *err) SLC_MUST_CHECK;
+/* The exit code when a model could not be opened or inspected: options that are wrong for this
+ * model are usage errors. */
+int slc_model_args_exit(slc_status rc);
 
 #endif

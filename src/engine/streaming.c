@@ -26,21 +26,26 @@ static slc_status parse_io(const char *name, slc_io_kind *kind, slc_err *err) {
     return SLC_OK;
 }
 
+/* The first option given that is about the store; NULL: none. */
+static const char *store_option(const slc_model_options *opt) {
+    if (opt->expert_cache_bytes) return "expert-cache";
+    if (opt->policy) return "policy";
+    if (opt->predict) return "predict";
+    if (opt->trace) return "trace";
+    if (opt->hot_start) return "hot-start";
+    return opt->verify_reads ? "verify-reads" : NULL;
+}
+
 /* Options that would have no effect are errors. */
 static slc_status check_options(const slc_model *m, const slc_model_options *opt, slc_err *err) {
-    bool store_only = opt->policy || opt->predict || opt->expert_cache_bytes || opt->trace ||
-                      opt->hot_start || opt->verify_reads;
+    const char *name = store_option(opt);
 
-    if (!slc_config_is_moe(slc_model_config(m)) && (store_only || opt->stream_mode))
-        return slc_fail(err, SLC_E_INVALID,
-                        "%s has no experts: options about streaming them have no effect on it",
-                        m->ckpt->dir);
-    if (m->mode != SLC_MODE_FULL && (store_only || opt->io))
-        return slc_fail(
-            err, SLC_E_INVALID,
-            "stream mode %s does it the original's way: I/O backend, policy, prediction, "
-            "expert cache, trace, warm start and verified reads have no effect on it",
-            opt->stream_mode);
+    if (!slc_config_is_moe(slc_model_config(m)) && (name || opt->stream_mode))
+        return slc_fail(err, SLC_E_INVALID, "option --%s has no effect on a model without experts",
+                        name ? name : "stream-mode");
+    if (m->mode != SLC_MODE_FULL && (name || opt->io))
+        return slc_fail(err, SLC_E_INVALID, "option --%s has no effect in stream mode %s",
+                        name ? name : "io", opt->stream_mode);
     return SLC_OK;
 }
 

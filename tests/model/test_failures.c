@@ -180,7 +180,7 @@ static void check_failed_read(const char *io, int bad) {
     assert_int_equal(p.items[bad].err.code, SLC_OK);
     assert_same(p.logits[bad], long_alone, p.vocab);
     assert_same(p.logits[good], short_alone, p.vocab);
-    slc_store_check(m->store);
+    slc_store_check(m->source.store);
 
     free_pair(&p);
     free(short_alone);
