@@ -12,7 +12,6 @@
 #include "convert/packer.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -387,13 +386,12 @@ static slc_status write_tables(packer *p) {
     return rc;
 }
 
-/* The file as a reader sees it, its bytes from the disk and not from memory. */
+/* The file as a reader sees it. */
 static slc_status look_again(packer *p) {
     slc_checkpoint *c;
     slc_status rc = slc_checkpoint_open(p->out.partial, NULL, &c, p->err);
 
     if (rc) return rc;
-    (void)posix_fadvise(c->files[0].fd, 0, 0, POSIX_FADV_DONTNEED);
     if (p->opt->verify) rc = slc_pack_verify_open(c, p->opt, p->err);
     slc_checkpoint_close(c);
     return rc;
