@@ -79,6 +79,9 @@ slc_status slc_streaming_init(slc_model *m, const slc_model_options *opt, slc_er
     if (opt->policy && !(m->policy = slc_policy_find(opt->policy)))
         return slc_fail(err, SLC_E_INVALID,
                         "unknown policy \"%s\", expected best, lru or lfu-decay", opt->policy);
+    if (opt->verify_reads && !m->ckpt->pack)
+        return slc_fail(err, SLC_E_INVALID,
+                        "option --verify-reads: %s is no pack and has no hashes", m->ckpt->dir);
     if (!slc_config_is_moe(slc_model_config(m))) return SLC_OK;
     if (m->mode != SLC_MODE_FULL) io.kind = SLC_IO_BUFFERED;
     if (io.kind != SLC_IO_BUFFERED) enable_direct_reads(m);
@@ -88,7 +91,8 @@ slc_status slc_streaming_init(slc_model *m, const slc_model_options *opt, slc_er
 /* ---- after everything else is in memory ---- */
 
 static slc_status open_store(slc_model *m, const slc_model_options *opt, slc_err *err) {
-    slc_store_options so = {.io = m->io, .policy = m->policy, .log = &m->log};
+    slc_store_options so = {
+        .io = m->io, .policy = m->policy, .verify = opt->verify_reads, .log = &m->log};
     slc_status rc = slc_plan_slots(m, opt, &so.n_slots, err);
 
     if (rc) return rc;

@@ -222,6 +222,32 @@ static void load_done(slc_store *s, slc_slot *at, bool waited) {
     if (!at->awaited) s->policy->add(s->policy_state, id, at->key);
 }
 
+static slc_expert_view view_of(const slc_store *s, uint32_t id) {
+    slc_expert_view view = {0};
+
+    for (int i = 0; i < SLC_SLOT_PARTS; i++) {
+        uint32_t at = s->part_at[(size_t)id * SLC_SLOT_PARTS + (size_t)i];
+        if (at != SLC_NONE) {
+            view.part[i / SLC_N_PARTS][i % SLC_N_PARTS] = slc_slab_slot(&s->slab, id) + at;
+        }
+    }
+    return view;
+}
+
+/* Holds what was read against the checkpoint's hash; another content is a failed read. */
+static void verify(slc_store *s, slc_slot *at) {
+    slc_expert_view view = view_of(s, (uint32_t)(at - s->slots));
+    uint32_t layer = at->key / s->n_experts, expert = at->key % s->n_experts;
+
+    if (slc_checkpoint_verify_expert(s->ckpt, layer, expert, view.part)) return;
+    at->failed = true;
+    s->stats.failed_reads++;
+    if (at->idx == SLC_NONE || s->fetch.error.code) return;
+    slc_fail(&s->fetch.error, SLC_E_FORMAT,
+             "%s: layer %u, expert %u: what was read is not what was packed (hash differs)",
+             s->ckpt->dir, layer, expert);
+}
+
 void slc_store_drain(slc_store *s, bool wait) {
     slc_io_read *done[REAP_MAX];
     bool waits = wait;
@@ -234,7 +260,9 @@ void slc_store_drain(slc_store *s, bool wait) {
                 note_failure(s, at, done[i]);
                 at->failed = true;
             }
-            if (--at->n_pending == 0) load_done(s, at, waits);
+            if (--at->n_pending) continue;
+            if (s->verify && !at->failed) verify(s, at);
+            load_done(s, at, waits);
         }
         wait = false;
     }
@@ -361,7 +389,7 @@ void slc_fetch_begin(slc_store *s, uint32_t layer, const uint32_t *experts, cons
 }
 
 static slc_fetched deliver(slc_store *s, uint32_t idx) {
-    slc_fetch *f = &s->fetch;
+    const slc_fetch *f = &s->fetch;
     slc_fetched got = {.idx = idx, .slot = f->slot_of[idx]};
 
     if (got.slot == SLC_NONE) {
@@ -369,11 +397,7 @@ static slc_fetched deliver(slc_store *s, uint32_t idx) {
         return got;
     }
     s->slots[got.slot].idx = SLC_NONE;
-    for (int i = 0; i < SLC_SLOT_PARTS; i++) {
-        uint32_t at = s->part_at[(size_t)got.slot * SLC_SLOT_PARTS + (size_t)i];
-        if (at == SLC_NONE) continue;
-        got.view.part[i / SLC_N_PARTS][i % SLC_N_PARTS] = slc_slab_slot(&s->slab, got.slot) + at;
-    }
+    got.view = view_of(s, got.slot);
     return got;
 }
 
@@ -558,6 +582,7 @@ slc_status slc_store_create(const slc_checkpoint *c, const slc_store_options *op
     s->trace = opt->trace;
     s->trace_user = opt->trace_user;
     s->no_prefetch = opt->no_prefetch;
+    s->verify = opt->verify;
     s->last_layer = UINT32_MAX; /* the first fetch belongs to pass 0 */
     rc = slc_slab_create(&s->slab, slot_bytes, opt->n_slots, "", err);
     if (!rc) rc = init(s, err);

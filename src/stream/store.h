@@ -45,6 +45,7 @@ typedef struct slc_store_options {
     slc_io *io;               /* borrowed, used by this store alone */
     const slc_policy *policy; /* NULL: slc_policy_best */
     bool no_prefetch;         /* false; hints are ignored */
+    bool verify;              /* false; hold each expert read from a pack against its hash */
     slc_fetch_sink *trace;    /* NULL: none */
     void *trace_user;
     const slc_log *log;

@@ -89,7 +89,7 @@ struct slc_store {
     slc_io_read **batch; /* [min(n_slots, n_experts) * SLC_SLOT_PARTS] being put together */
     slc_fetch fetch;
     slc_hint_queue hints[SLC_N_GUESS];
-    bool no_prefetch;
+    bool no_prefetch, verify;
     uint64_t pass;
     uint32_t n_tokens, last_layer;
     uint32_t n_demanded;    /* loading slots that the fetch waits for */
