@@ -296,7 +296,7 @@ slc_status slc_outfile_commit(slc_outfile *f, slc_err *err) {
 
 void slc_outfile_close(slc_outfile *f) {
     if (!f->path && !f->partial) return;
-    if (f->ours) unlink(f->partial);
+    if (f->partial && f->ours) unlink(f->partial);
     if (f->fd >= 0) close(f->fd); /* last: the lock must outlive the name */
     free(f->path);
     free(f->partial);
