@@ -134,12 +134,68 @@ static void a_pack_needs_nothing_of_its_source(void **state) {
     free(folder);
 }
 
+/* Flips a bit of every 4096-aligned block from `from` on: every expert is damaged. */
+static void damage(const char *path, size_t from) {
+    FILE *f = fopen(path, "r+b");
+
+    assert_non_null(f);
+    for (size_t at = from; fseek(f, (long)at, SEEK_SET) == 0; at += 4096) {
+        int c = fgetc(f);
+
+        if (c == EOF) break;
+        assert_int_equal(fseek(f, (long)at, SEEK_SET), 0);
+        fputc(c ^ 1, f);
+    }
+    fclose(f);
+}
+
+static slc_status step_one(slc_model *m, slc_err *why) {
+    int32_t token = 7;
+    slc_step_item item = {.tokens = &token, .n_tokens = 1};
+    slc_err err = {0};
+
+    assert_int_equal(slc_seq_create(m, &item.seq, &err), SLC_OK);
+    assert_int_equal(slc_step(m, &item, 1, NULL, NULL, &err), SLC_OK);
+    slc_seq_destroy(item.seq);
+    *why = item.err;
+    return item.err.code;
+}
+
+static void damaged_experts_are_noticed_on_request(void **state) {
+    slc_pack_options po = slc_pack_options_default();
+    slc_model_options o = options();
+    char *folder = source_path("tests/golden/moe-q4g64");
+    slc_err err = {0}, why;
+    size_t bytes;
+    slc_model *m;
+
+    if (slc_pack_write(folder, pack, &po, &err)) fail_msg("%s", err.msg);
+    o.verify_reads = true;
+    if (slc_model_open(pack, &o, &m, &err)) fail_msg("%s", err.msg);
+    assert_int_equal(step_one(m, &why), SLC_OK);
+    slc_model_close(m);
+
+    free(temp_read(pack, &bytes));
+    damage(pack, bytes / 2); /* experts come last and are most of the file */
+    if (slc_model_open(pack, &o, &m, &err)) fail_msg("%s", err.msg);
+    assert_int_not_equal(step_one(m, &why), SLC_OK);
+    assert_non_null(strstr(why.msg, "expert"));
+    assert_non_null(strstr(why.msg, "hash"));
+    slc_model_close(m);
+
+    /* A folder has no hashes: asking for them is an error, not silence. */
+    assert_int_equal(slc_model_open(folder, &o, &m, &err), SLC_E_INVALID);
+    unlink(pack);
+    free(folder);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tiny_models_of_every_layout),
         cmocka_unit_test(a_demo_model_on_every_backend_with_little_memory),
         cmocka_unit_test(packs_of_older_versions_still_open),
         cmocka_unit_test(a_pack_needs_nothing_of_its_source),
+        cmocka_unit_test(damaged_experts_are_noticed_on_request),
     };
     return cmocka_run_group_tests(tests, make_dir, drop_dir);
 }
