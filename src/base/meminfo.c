@@ -163,22 +163,31 @@ static void find_mount(const hierarchy *h, const char *root, char *mount, char *
     if (f) fclose(f);
 }
 
-/* Room in our cgroup and all above it that are visible. */
-static uint64_t hierarchy_room(const hierarchy *h, const char *root) {
-    char path[PATH_MAX], mount[PATH_MAX], part[PATH_MAX], dir[3 * PATH_MAX];
-    uint64_t room = UINT64_MAX;
-    size_t skip, top;
+/* Our directory, whose first *top bytes are the mount point. False if the hierarchy is not there.
+ */
+static bool own_dir(const hierarchy *h, const char *root, char *dir, size_t cap, size_t *top) {
+    char path[PATH_MAX], mount[PATH_MAX], part[PATH_MAX];
     const char *below;
+    size_t skip;
     bool inside;
 
-    if (!own_path(h, root, path, sizeof(path))) return UINT64_MAX;
+    if (!own_path(h, root, path, sizeof(path))) return false;
     find_mount(h, root, mount, part);
     skip = strcmp(part, "/") ? strlen(part) : 0;
     /* a path outside the mounted part (another namespace): only the mount point can be asked */
     inside = strncmp(path, part, skip) == 0 && strchr("/", path[skip]) && !strstr(path, "/..");
-    below = inside ? path + skip : "";
-    top = (size_t)snprintf(dir, sizeof(dir), "%s%s", root, mount);
-    snprintf(dir + top, sizeof(dir) - top, "%s", below);
+    below = inside && strcmp(path + skip, "/") ? path + skip : "";
+    *top = strlen(root) + strlen(mount);
+    return (size_t)snprintf(dir, cap, "%s%s%s", root, mount, below) < cap;
+}
+
+/* Room in our cgroup and all above it that are visible. */
+static uint64_t hierarchy_room(const hierarchy *h, const char *root) {
+    char dir[3 * PATH_MAX];
+    uint64_t room = UINT64_MAX;
+    size_t top;
+
+    if (!own_dir(h, root, dir, sizeof(dir), &top)) return UINT64_MAX;
     for (;;) {
         uint64_t here = cgroup_room(h, dir);
         char *slash = strrchr(dir + top, '/');
@@ -201,6 +210,17 @@ uint64_t slc_mem_room_bytes(const char *root) {
     if ((part = hierarchy_room(&v2, root)) < room) room = part;
     if ((part = hierarchy_room(&v1, root)) < room) room = part;
     return room;
+}
+
+bool slc_mem_cgroup(const char *root, char *dir, size_t cap, const char **limit_file) {
+    const hierarchy *found[] = {&v1, &v2}; /* side by side, v1 is the one with the controller */
+    size_t top;
+
+    for (int i = 0; i < 2; i++) {
+        *limit_file = found[i]->limits[0];
+        if (own_dir(found[i], root, dir, cap, &top)) return true;
+    }
+    return false;
 }
 
 /* "start-end perms offset dev inode   /path": a path is a file; heap, stack and rings have none. */

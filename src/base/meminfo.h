@@ -2,6 +2,8 @@
 #ifndef SLC_BASE_MEMINFO_H
 #define SLC_BASE_MEMINFO_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 typedef struct slc_mem_usage {
@@ -17,5 +19,9 @@ slc_mem_usage slc_mem_usage_get(void);
  * nothing can be read. `root` is "" in programs; tests give a folder with fake proc and sys trees.
  */
 uint64_t slc_mem_room_bytes(const char *root);
+
+/* The directory of this process's cgroup in the hierarchy that limits memory (v1 or v2), and the
+ * name of the file there that holds the limit. False: there is none, or dir is too short. */
+bool slc_mem_cgroup(const char *root, char *dir, size_t cap, const char **limit_file);
 
 #endif

@@ -3,7 +3,9 @@
  *     main.c      finds the command, parses its table, maps outcomes to exit codes
  *     args.c      the option parser      console.c   stdout, stderr, progress, Ctrl-C
  *     input.c     prompts, token lists   model_args.c  the options that make slc_model_options
- *     cmd_run.c, cmd_inspect.c, cmd_eval.c, cmd_pack.c, cmd_synth.c  one subcommand each
+ *     cmd_run.c, cmd_inspect.c, cmd_eval.c, cmd_pack.c, cmd_synth.c,
+ *     cmd_bench.c, cmd_bench_io.c, cmd_simulate.c  one subcommand each
+ *     child.c, memory_group.c  runs of bench      bench_runs.c  what they gave (see its header)
  *
  * Only this folder prints or decides to exit. */
 #ifndef SLC_CLI_CLI_H
@@ -45,6 +47,6 @@ typedef struct slc_command {
 } slc_command;
 
 extern const slc_command slc_command_run, slc_command_inspect, slc_command_eval, slc_command_pack,
-    slc_command_synth;
+    slc_command_synth, slc_command_bench, slc_command_bench_io, slc_command_simulate;
 
 #endif

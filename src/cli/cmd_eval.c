@@ -48,6 +48,7 @@ static const slc_opt options[] = {
     SLC_OPTION(T, json, FLAG, 0, "json", NULL, "print one JSON object"),
 
     SLC_MACHINE_OPTIONS(T),
+    SLC_RUN_OPTIONS(T),
     SLC_COMMON_OPTIONS(T),
 };
 

@@ -64,6 +64,7 @@ static const slc_opt options[] = {
     SLC_OPTION(T, seed, SEED, 0, "seed", "N", "of the random numbers (default 0)"),
 
     SLC_MACHINE_OPTIONS(T),
+    SLC_RUN_OPTIONS(T),
     SLC_COMMON_OPTIONS(T),
 };
 
@@ -205,12 +206,13 @@ static json_t *result_json(const run_state *r) {
     static const char *const finish[] = {"stop", "length", "cancelled", "error"};
     slc_stats stats = slc_model_get_stats(r->model);
 
-    return json_pack("{ss%, so, sI, sI, ss, sI, so}", "text", r->out.text, r->out.n_text, //
-                     "token_ids", slc_console_ids(r->out.ids, r->out.n_ids),              //
-                     "prompt_tokens", (json_int_t)r->out.n_prompt,                        //
-                     "completion_tokens", (json_int_t)r->out.n_ids,                       //
-                     "finish_reason", finish[r->out.finish],                              //
-                     "seed", (json_int_t)r->gen.sampling.seed,                            //
+    return json_pack("{ss%, so, sI, sI, ss, sI, so, so}", "text", r->out.text, r->out.n_text, //
+                     "token_ids", slc_console_ids(r->out.ids, r->out.n_ids),                  //
+                     "prompt_tokens", (json_int_t)r->out.n_prompt,                            //
+                     "completion_tokens", (json_int_t)r->out.n_ids,                           //
+                     "finish_reason", finish[r->out.finish],                                  //
+                     "seed", (json_int_t)r->gen.sampling.seed,                                //
+                     "settings", slc_report_settings(&r->info),                               //
                      "stats", slc_report_json(&stats));
 }
 

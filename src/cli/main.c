@@ -11,8 +11,8 @@
 #include "sluice/sluice.h"
 
 static const slc_command *const commands[] = {
-    &slc_command_run,  &slc_command_inspect, &slc_command_eval,
-    &slc_command_pack, &slc_command_synth,
+    &slc_command_run,   &slc_command_inspect, &slc_command_eval,     &slc_command_pack,
+    &slc_command_synth, &slc_command_bench,   &slc_command_bench_io, &slc_command_simulate,
 };
 
 enum { N_COMMANDS = sizeof(commands) / sizeof(*commands) };
@@ -55,9 +55,16 @@ static int usage_error(const char *command, const slc_err *err) {
     return SLC_EXIT_USAGE;
 }
 
-static const slc_command *find_command(const char *name) {
-    for (int i = 0; i < N_COMMANDS; i++)
-        if (!strcmp(commands[i]->name, name)) return commands[i];
+/* Names may be of two words: "bench io" is looked for before "bench". */
+static const slc_command *find_command(int argc, char **argv, int *n_words) {
+    char name[64];
+
+    for (*n_words = argc < 2 ? argc : 2; *n_words > 0; (*n_words)--) {
+        snprintf(name, sizeof(name), *n_words == 2 ? "%.30s %.30s" : "%.60s", argv[0],
+                 argc > 1 ? argv[1] : "");
+        for (int i = 0; i < N_COMMANDS; i++)
+            if (!strcmp(commands[i]->name, name)) return commands[i];
+    }
     return NULL;
 }
 
@@ -110,6 +117,7 @@ static int run_command(const slc_command *c, int argc, char **argv) {
 int main(int argc, char **argv) {
     const char *word = argc > 1 ? argv[1] : NULL;
     const slc_command *c;
+    int n_words;
 
     signal(SIGPIPE, SIG_IGN); /* a closed stdout is noticed by write() */
     signal(SIGXFSZ, SIG_IGN); /* as is a limit on the size of files */
@@ -122,7 +130,7 @@ int main(int argc, char **argv) {
         return printed();
     }
     if (!strcmp(word, "--help") || !strcmp(word, "-h") || !strcmp(word, "help")) {
-        if (argc > 2 && (c = find_command(argv[2])))
+        if (argc > 2 && (c = find_command(argc - 2, argv + 2, &n_words)))
             print_help(c);
         else if (argc > 2)
             return unknown_command(argv[2]);
@@ -130,6 +138,6 @@ int main(int argc, char **argv) {
             print_overview(stdout);
         return printed();
     }
-    if (!(c = find_command(word))) return unknown_command(word);
-    return run_command(c, argc - 2, argv + 2);
+    if (!(c = find_command(argc - 1, argv + 1, &n_words))) return unknown_command(word);
+    return run_command(c, argc - 1 - n_words, argv + 1 + n_words);
 }

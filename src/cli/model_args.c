@@ -29,6 +29,12 @@ slc_status slc_model_args_options(const slc_model_args *m, slc_console *con, slc
     opt->threads = (uint32_t)m->threads;
     opt->exact = m->exact;
     opt->io = m->io;
+    opt->stream_mode = m->stream_mode;
+    opt->policy = m->policy;
+    opt->predict = m->predict;
+    opt->trace = m->trace;
+    opt->hot_start = m->hot_start;
+    opt->verify_reads = m->verify_reads;
     opt->cpu_level = m->cpu;
     opt->log = slc_console_log;
     opt->log_user = con;

@@ -6,6 +6,8 @@
 
 /* A new object, NULL without memory. Rates of nothing are 0. */
 json_t *slc_report_json(const slc_stats *s);
+/* How the model was run: memory, threads, kernels, reads. As slc_report_json. */
+json_t *slc_report_settings(const slc_model_info *info);
 /* A few lines on stderr, shown even when messages are not. */
 void slc_report_print(slc_console *con, const slc_stats *s);
 

@@ -79,6 +79,11 @@ slc_status slc_streaming_open(slc_model *m, const slc_model_options *opt,
                               slc_err *err) SLC_MUST_CHECK;
 void slc_streaming_close(slc_model *m);
 
+/* A backend by name, NULL meaning "auto". SLC_E_INVALID for another one. */
+slc_status slc_io_kind_parse(const char *name, slc_io_kind *kind, slc_err *err) SLC_MUST_CHECK;
+/* Tries direct reads on every file of a checkpoint and logs why some are not; whether all are. */
+bool slc_enable_direct_reads(slc_checkpoint *c, const slc_log *log);
+
 /* The routed experts of one layer for the current pass: fetched, computed as they arrive, summed.
  * Rows whose expert could not be read fail their item (experts.c). */
 void slc_run_experts(slc_model *m, uint32_t layer);

@@ -10,7 +10,7 @@
 
 /* ---- options ---- */
 
-static slc_status parse_io(const char *name, slc_io_kind *kind, slc_err *err) {
+slc_status slc_io_kind_parse(const char *name, slc_io_kind *kind, slc_err *err) {
     if (!name || !strcmp(name, "auto"))
         *kind = SLC_IO_AUTO;
     else if (!strcmp(name, "uring"))
@@ -51,21 +51,22 @@ static slc_status check_options(const slc_model *m, const slc_model_options *opt
 
 /* ---- before the plan ---- */
 
-static void enable_direct_reads(slc_model *m) {
+bool slc_enable_direct_reads(slc_checkpoint *c, const slc_log *log) {
     const char *first_why = NULL;
     uint32_t n_buffered = 0;
 
-    for (uint32_t i = 0; i < m->ckpt->n_files; i++) {
+    for (uint32_t i = 0; i < c->n_files; i++) {
         const char *why = NULL;
 
-        slc_file_enable_direct(&m->ckpt->files[i], &why);
-        if (m->ckpt->files[i].direct_fd >= 0) continue;
+        slc_file_enable_direct(&c->files[i], &why);
+        if (c->files[i].direct_fd >= 0) continue;
         n_buffered++;
         if (!first_why) first_why = why;
     }
     if (n_buffered)
-        slc_logf(&m->log, SLC_LOG_INFO, "%u of %u files are read through the page cache: %s",
-                 n_buffered, m->ckpt->n_files, first_why ? first_why : "no direct reads");
+        slc_logf(log, SLC_LOG_INFO, "%u of %u files are read through the page cache: %s",
+                 n_buffered, c->n_files, first_why ? first_why : "no direct reads");
+    return !n_buffered;
 }
 
 slc_status slc_streaming_init(slc_model *m, const slc_model_options *opt, slc_err *err) {
@@ -73,7 +74,7 @@ slc_status slc_streaming_init(slc_model *m, const slc_model_options *opt, slc_er
     slc_status rc = slc_stream_mode_parse(opt->stream_mode, &m->mode, err);
 
     if (!rc) rc = slc_predict_parse(opt->predict, &m->predict, err);
-    if (!rc) rc = parse_io(opt->io, &io.kind, err);
+    if (!rc) rc = slc_io_kind_parse(opt->io, &io.kind, err);
     if (!rc) rc = check_options(m, opt, err);
     if (rc) return rc;
     if (opt->policy && !(m->policy = slc_policy_find(opt->policy)))
@@ -84,7 +85,7 @@ slc_status slc_streaming_init(slc_model *m, const slc_model_options *opt, slc_er
                         "option --verify-reads: %s is no pack and has no hashes", m->ckpt->dir);
     if (!slc_config_is_moe(slc_model_config(m))) return SLC_OK;
     if (m->mode != SLC_MODE_FULL) io.kind = SLC_IO_BUFFERED;
-    if (io.kind != SLC_IO_BUFFERED) enable_direct_reads(m);
+    if (io.kind != SLC_IO_BUFFERED) slc_enable_direct_reads(m->ckpt, &m->log);
     return slc_io_create(&io, &m->io, err);
 }
 

@@ -19,7 +19,7 @@ refused "option --seed: expected a whole number from 0 to" run -m "$MOE" --seed 
 refused "option -n: expected N after it, found nothing" run -m "$MOE" -n
 refused "option --threads: expected a whole number from 1 to 1024, found '0'" \
     run -m "$MOE" --threads 0
-refused "option --io: expected one of auto|uring|threads, found 'mmap'" run -m "$MOE" --io mmap
+refused "option --io: expected one of auto|uring|threads|buffered, found 'mmap'" run -m "$MOE" --io mmap
 refused "option --cpu: expected one of" eval -m "$MOE" --prompt x --cpu mmx
 refused "option --json is given twice" run -m "$MOE" --json --json
 refused "unexpected argument 'x'" run -m "$MOE" x

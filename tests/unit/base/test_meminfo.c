@@ -148,6 +148,34 @@ static void usage_of_this_process_grows_with_it(void **state) {
     slc_map_free(p, 64 * MIB);
 }
 
+static void expect_cgroup(const char *root, const char *dir, const char *file) {
+    char got[512], *want = temp_path(root, dir);
+    const char *limit;
+
+    assert_true(slc_mem_cgroup(root, got, sizeof(got), &limit));
+    assert_string_equal(got, want);
+    assert_string_equal(limit, file);
+    free(want);
+}
+
+static void own_cgroup_is_found_in_both_hierarchies(void **state) {
+    put(*state, "proc/self/cgroup", "0::/job/a\n");
+    expect_cgroup(*state, "sys/fs/cgroup/job/a", "memory.max");
+    put(*state, "proc/self/cgroup", "0::/\n");
+    expect_cgroup(*state, "sys/fs/cgroup", "memory.max");
+    put(*state, "proc/self/cgroup", "4:memory:/job\n0::/job/a\n"); /* side by side */
+    expect_cgroup(*state, "sys/fs/cgroup/memory/job", "memory.limit_in_bytes");
+}
+
+static void no_cgroup_and_no_room_for_its_name(void **state) {
+    char dir[512], tiny[8];
+    const char *limit;
+
+    assert_false(slc_mem_cgroup("/nowhere", dir, sizeof(dir), &limit));
+    put(*state, "proc/self/cgroup", "0::/job\n");
+    assert_false(slc_mem_cgroup(*state, tiny, sizeof(tiny), &limit));
+}
+
 int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
@@ -160,6 +188,8 @@ int main(void) {
         CASE(a_limit_below_use_leaves_nothing),
         CASE(v1_huge_limit_means_none),
         CASE(v1_parent_limit_counts),
+        CASE(own_cgroup_is_found_in_both_hierarchies),
+        CASE(no_cgroup_and_no_room_for_its_name),
         CASE(the_mounted_part_is_stripped_from_the_path),
         CASE(a_path_outside_the_mount_asks_the_mount_point),
         CASE(usage_of_this_process_grows_with_it),
