@@ -6,8 +6,9 @@
 typedef enum slc_log_level { SLC_LOG_WARN = 0, SLC_LOG_INFO = 1, SLC_LOG_DEBUG = 2 } slc_log_level;
 
 typedef struct slc_log {
-    /* One finished line without newline. Called on the thread that has something to say. */
-    void (*sink)(void *user, slc_log_level level, const char *line);
+    /* One finished line without newline; level is an slc_log_level. Called on the thread that has
+     * something to say. */
+    void (*sink)(void *user, int level, const char *line);
     void *user;
     slc_log_level max_level;
 } slc_log;

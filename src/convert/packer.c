@@ -443,7 +443,7 @@ slc_status slc_pack_write_with(const char *model, const char *out, const slc_pac
     slc_status rc;
 
     p.log = (slc_log){.user = opt->user, .max_level = SLC_LOG_INFO};
-    p.log.sink = (void (*)(void *, slc_log_level, const char *))opt->log;
+    p.log.sink = opt->log;
     rc = pack(&p, out, sys);
     slc_outfile_close(&p.out);
     slc_pack_index_destroy(p.x);

@@ -93,7 +93,7 @@ static slc_status prepare(slc_model *m, const char *path, const slc_model_option
     slc_status rc;
 
     m->log = (slc_log){.user = opt->log_user, .max_level = (slc_log_level)opt->log_level};
-    m->log.sink = (void (*)(void *, slc_log_level, const char *))opt->log;
+    m->log.sink = opt->log;
     if ((rc = slc_checkpoint_open(path, &m->log, &m->ckpt, err))) return rc;
     if ((rc = open_tokenizer(m, err))) return rc;
     init_stop_ids(m);

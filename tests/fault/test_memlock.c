@@ -24,7 +24,7 @@ enum { OK = 0, WRONG = 1, NO_URING = 2, NOT_REFUSED = 3 };
 static char last_line[256];
 static int n_lines;
 
-static void keep(void *user, slc_log_level level, const char *line) {
+static void keep(void *user, int level, const char *line) {
     n_lines++;
     strncpy(last_line, line, sizeof(last_line) - 1);
 }

@@ -31,7 +31,7 @@ typedef struct seen {
     uint32_t n;
 } seen;
 
-static void keep_line(void *user, slc_log_level level, const char *line) {
+static void keep_line(void *user, int level, const char *line) {
     seen *s = user;
 
     s->n++;

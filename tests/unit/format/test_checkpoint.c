@@ -47,7 +47,7 @@ static int remove_dir(void **state) {
     return count_open_files() == n_open_before ? 0 : -1;
 }
 
-static void collect(void *user, slc_log_level level, const char *line) {
+static void collect(void *user, int level, const char *line) {
     size_t used = strlen(lines);
 
     snprintf(lines + used, sizeof(lines) - used, "%d %s\n", level, line);

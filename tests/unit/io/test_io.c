@@ -46,7 +46,7 @@ typedef struct world {
     slc_err err;
 } world;
 
-static void keep_line(void *user, slc_log_level level, const char *line) {
+static void keep_line(void *user, int level, const char *line) {
     world *w = user;
 
     w->n_log++;
