@@ -258,7 +258,8 @@ static slc_status create_buffered(const slc_io_options *opt, slc_io **out, slc_e
 
     if (rc) return rc;
     backend.name = "buffered";
-    if ((rc = slc_io_create_on(&backend, opt->log, out, err))) return rc;
+    rc = slc_io_create_on(&backend, opt->log, out, err);
+    if (!*out) return rc;
     (*out)->buffered = true;
     slc_logf(opt->log, SLC_LOG_INFO, "expert reads: thread pool through the page cache");
     return SLC_OK;

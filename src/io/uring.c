@@ -6,6 +6,17 @@
  * submission ring and goes with the next call. When it refuses for good, the ring is `broken`:
  * everything not yet taken is collected with that error, what is in flight is still waited for.
  *
+ * Files and memory are registered where the kernel allows: a read into registered memory does not
+ * pin its pages anew. What a read costs the owner in all, user and kernel, at depth 64 on a 2-core
+ * virtual machine with a virtio disk at 2.3 GB/s (medians of three; rdtsc at 2.4 GHz):
+ *
+ *                            64 KiB          256 KiB          1.75 MiB
+ *     not registered     10,100 cycles    15,600 cycles    20,400 cycles
+ *     registered          8,500           11,100           14,600
+ *     threads            35,200           36,800           74,600
+ *
+ * The bytes per second are the same: where locked memory is short nothing is lost but those cycles.
+ *
  * Flags: COOP_TASKRUN spares the interrupt per completion (data arrive by DMA anyway, bookkeeping
  * is done at the next call). SINGLE_ISSUER and DEFER_TASKRUN are not used: they bind the ring to
  * the thread that created it, and a model is often opened by another thread than the one that steps

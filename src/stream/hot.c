@@ -23,7 +23,7 @@
 
 #define MAGIC_BYTES 8u
 
-static const char magic[MAGIC_BYTES + 1] = "slc-hot1";
+static const uint8_t magic[MAGIC_BYTES] = {'s', 'l', 'c', '-', 'h', 'o', 't', '1'};
 
 static uint8_t *put(uint8_t *p, uint64_t x, int bytes) {
     for (int i = 0; i < bytes; i++) p[i] = (uint8_t)(x >> 8 * i);
@@ -106,18 +106,20 @@ slc_status slc_hot_save(const slc_store *s, const char *path, slc_err *err) {
     layout l = layout_of(c);
     uint8_t *bytes = slc_calloc(l.bytes, 1);
     uint32_t *keys = slc_calloc(slc_store_n_slots(s), sizeof(*keys)), n;
-    slc_status rc = SLC_OK;
+    slc_status rc;
 
-    if (!bytes || !keys) rc = slc_fail(err, SLC_E_NOMEM, "%s: no memory to write it", path);
-    if (!rc) rc = put_identity(c, bytes, err);
-    if (!rc) {
-        n = slc_store_held(s, keys);
-        for (uint32_t i = 0; i < n; i++) {
-            bytes[l.bits_at + keys[i] / 8] |= (uint8_t)(1u << keys[i] % 8);
-        }
-        put(bytes + l.sum_at, fnv(bytes, l.sum_at), 8);
-        rc = write_file(path, bytes, l.bytes, err);
+    if (!bytes || !keys) {
+        rc = slc_fail(err, SLC_E_NOMEM, "%s: no memory to write it", path);
+        goto out;
     }
+    if ((rc = put_identity(c, bytes, err))) goto out;
+    n = slc_store_held(s, keys);
+    for (uint32_t i = 0; i < n; i++) {
+        bytes[l.bits_at + keys[i] / 8] |= (uint8_t)(1u << keys[i] % 8);
+    }
+    put(bytes + l.sum_at, fnv(bytes, l.sum_at), 8);
+    rc = write_file(path, bytes, l.bytes, err);
+out:
     free(keys);
     free(bytes);
     return rc;
@@ -125,40 +127,51 @@ slc_status slc_hot_save(const slc_store *s, const char *path, slc_err *err) {
 
 /* ---- load ---- */
 
-/* Reads the file and holds it against the checkpoint; *bytes is the caller's to free. */
+/* Reads the file's l.bytes and holds them against what the checkpoint says. */
+static slc_status check_file(const slc_file *f, layout l, const uint8_t *wanted, uint8_t *found,
+                             slc_err *err) {
+    uint8_t sum[8];
+    slc_status rc;
+
+    if (f->size_bytes != l.bytes) {
+        return slc_fail(err, SLC_E_FORMAT,
+                        "%s: %" PRIu64 " bytes, expected %zu: not of this checkpoint", f->path,
+                        f->size_bytes, l.bytes);
+    }
+    if ((rc = slc_file_read(f, 0, found, l.bytes, err))) return rc;
+    put(sum, fnv(found, l.sum_at), 8);
+    if (memcmp(sum, found + l.sum_at, 8)) {
+        return slc_fail(err, SLC_E_FORMAT, "%s: damaged: the checksum does not match", f->path);
+    }
+    if (memcmp(wanted, found, l.bits_at)) {
+        return slc_fail(err, SLC_E_FORMAT,
+                        "%s: not of this checkpoint, or the checkpoint has changed since", f->path);
+    }
+    return SLC_OK;
+}
+
+/* The file's bytes, checked; the caller's to free. */
 static slc_status read_file(const slc_checkpoint *c, const char *path, uint8_t **bytes,
                             slc_err *err) {
     layout l = layout_of(c);
-    uint8_t *wanted = slc_calloc(l.bytes, 1), *found = slc_calloc(l.bytes, 1), sum[8];
-    slc_file f;
-    slc_status rc = slc_file_open(&f, path, err);
+    uint8_t *wanted = slc_calloc(l.bytes, 1), *found = slc_calloc(l.bytes, 1);
+    slc_file f = {0};
+    slc_status rc;
 
-    if (!rc && (!wanted || !found)) {
+    *bytes = NULL;
+    if (!wanted || !found) {
         rc = slc_fail(err, SLC_E_NOMEM, "%s: no memory to read it", path);
+        goto out;
     }
-    if (!rc) rc = put_identity(c, wanted, err);
-    if (!rc && f.size_bytes != l.bytes) {
-        rc = slc_fail(err, SLC_E_FORMAT,
-                      "%s: %" PRIu64 " bytes, expected %zu: not of this checkpoint", path,
-                      f.size_bytes, l.bytes);
-    }
-    if (!rc) rc = slc_file_read(&f, 0, found, l.bytes, err);
-    if (!rc) {
-        put(sum, fnv(found, l.sum_at), 8);
-        if (memcmp(sum, found + l.sum_at, 8)) {
-            rc = slc_fail(err, SLC_E_FORMAT, "%s: damaged: the checksum does not match", path);
-        } else if (memcmp(wanted, found, l.bits_at)) {
-            rc = slc_fail(err, SLC_E_FORMAT,
-                          "%s: not of this checkpoint, or the checkpoint has changed since", path);
-        }
-    }
+    if ((rc = slc_file_open(&f, path, err))) goto out;
+    if ((rc = put_identity(c, wanted, err))) goto out;
+    if ((rc = check_file(&f, l, wanted, found, err))) goto out;
+    *bytes = found;
+    found = NULL;
+out:
     slc_file_close(&f);
     free(wanted);
-    if (rc) {
-        free(found);
-        found = NULL;
-    }
-    *bytes = found;
+    free(found);
     return rc;
 }
 
@@ -183,7 +196,7 @@ slc_status slc_hot_load(slc_store *s, const char *path, uint32_t *n, slc_err *er
     slc_status rc = read_file(c, path, &bytes, err);
 
     if (n) *n = 0;
-    if (rc) return rc;
+    if (!bytes) return rc;
     if (!(spots = slc_calloc(l.n_keys, sizeof(*spots)))) {
         free(bytes);
         return slc_fail(err, SLC_E_NOMEM, "%s: no memory to order the experts", path);

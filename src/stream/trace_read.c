@@ -193,9 +193,11 @@ slc_status slc_trace_read(const char *path, slc_trace *out, slc_err *err) {
     if ((rc = slc_file_open(&f, path, err))) return rc;
     if (f.size_bytes >= SIZE_MAX || !(text = slc_calloc(f.size_bytes + 1, 1))) {
         rc = slc_fail(err, SLC_E_NOMEM, "%s: no memory for %" PRIu64 " bytes", path, f.size_bytes);
+        goto out;
     }
-    if (!rc) rc = slc_file_read(&f, 0, text, f.size_bytes, err);
-    if (!rc) rc = slc_trace_parse(text, f.size_bytes, path, out, err);
+    if ((rc = slc_file_read(&f, 0, text, f.size_bytes, err))) goto out;
+    rc = slc_trace_parse(text, f.size_bytes, path, out, err);
+out:
     slc_file_close(&f);
     free(text);
     return rc;
