@@ -210,11 +210,10 @@ slc_bench_io_options slc_bench_io_options_default(void) {
 
 slc_status slc_bench_io(const char *path, const slc_bench_io_options *opt, slc_bench_io_result *out,
                         slc_err *err) {
-    slc_log log = {.user = opt->log_user, .max_level = (slc_log_level)opt->log_level};
+    slc_log log = {opt->log, opt->log_user, (slc_log_level)opt->log_level};
     bench b = {.out = out};
     slc_status rc;
 
-    log.sink = (void (*)(void *, slc_log_level, const char *))opt->log;
     *out = (slc_bench_io_result){0};
     rc = bench_open(&b, path, opt, &log, err);
     if (!rc) rc = read_for(&b, opt->depth, opt->seconds, err);
