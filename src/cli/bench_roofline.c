@@ -9,8 +9,8 @@
 #define SEARCH_SECONDS 0.3
 #define MEMORY_SECONDS 0.5
 
-static slc_status disk_rate(const slc_bench_results *r, const char *trace, uint32_t depth,
-                            double seconds, double *rate, slc_err *err) {
+static slc_status disk_rate(slc_bench_results *r, const char *trace, uint32_t depth, double seconds,
+                            double *rate, slc_err *err) {
     slc_bench_io_options opt = slc_bench_io_options_default();
     slc_bench_io_result got;
     slc_status rc;
@@ -20,6 +20,7 @@ static slc_status disk_rate(const slc_bench_results *r, const char *trace, uint3
     opt.trace = trace;
     if ((rc = slc_bench_io(r->model, &opt, &got, err))) return rc;
     *rate = (double)got.bytes * 1e9 / (double)got.ns;
+    r->through_cache = !got.direct;
     return SLC_OK;
 }
 

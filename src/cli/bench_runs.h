@@ -55,6 +55,7 @@ typedef struct slc_bench_results {
     bool cgroup;
     double *disk_rates, *memory_rates; /* [n_rounds] bytes a second */
     uint32_t n_rates, disk_depth;
+    bool through_cache; /* direct reads do not work here: the disk's rate is not the disk's */
 } slc_bench_results;
 
 typedef struct slc_spread {

@@ -26,8 +26,10 @@ static void print_head(const slc_bench_results *r, slc_console *con) {
     if (r->n_rates == 0) return;
     slc_console_printf(con, "memory reads %.1f GB/s", memory.median / 1e9);
     if (r->disk_depth)
-        slc_console_printf(con, ", the disk %.0f MB/s of random experts (%.0f to %.0f, depth %u)",
-                           disk.median / 1e6, disk.min / 1e6, disk.max / 1e6, r->disk_depth);
+        slc_console_printf(con,
+                           ", the disk %.0f MB/s (%.0f to %.0f) of these experts at depth %u%s",
+                           disk.median / 1e6, disk.min / 1e6, disk.max / 1e6, r->disk_depth,
+                           r->through_cache ? ", through the page cache: not the disk's rate" : "");
     slc_console_printf(con, "\n\n");
 }
 

@@ -80,8 +80,11 @@ static const slc_opt options[] = {
 
 #undef T
 
+/* The dimensions of what is compared. */
+enum { BUDGET, MODE, IO, POLICY, PREDICT, N_DIMS };
+
 typedef struct lists {
-    slc_list budget, mode, io, policy, predict;
+    slc_list of[N_DIMS];
 } lists;
 
 typedef struct bench {
@@ -101,16 +104,16 @@ static slc_status parse_lists(const bench_args *o, lists *l, slc_err *err) {
     const char *budget = of_process ? "memory" : "expert-cache";
     slc_amount amount;
     slc_status rc =
-        slc_list_split(budget, of_process ? o->memory : o->expert_cache, &l->budget, err);
+        slc_list_split(budget, of_process ? o->memory : o->expert_cache, &l->of[BUDGET], err);
 
-    for (uint32_t i = 0; !rc && i < l->budget.n; i++)
-        rc = slc_list_amount(budget, l->budget.item[i], !of_process, &amount, err);
-    if (!rc) rc = slc_list_choices("stream-mode", o->mode, SLC_STREAM_MODES, &l->mode, err);
-    if (!rc) rc = slc_list_choices("io", o->io, SLC_IO_KINDS, &l->io, err);
-    if (!rc) rc = slc_list_choices("policy", o->policy, SLC_POLICIES, &l->policy, err);
-    if (!rc) rc = slc_list_split("predict", o->predict, &l->predict, err);
-    for (uint32_t i = 0; !rc && i < l->predict.n; i++) /* as run wants it */
-        for (char *p = l->predict.item[i]; (p = strchr(p, '+'));) *p = ',';
+    for (uint32_t i = 0; !rc && i < l->of[BUDGET].n; i++)
+        rc = slc_list_amount(budget, l->of[BUDGET].item[i], !of_process, &amount, err);
+    if (!rc) rc = slc_list_choices("stream-mode", o->mode, SLC_STREAM_MODES, &l->of[MODE], err);
+    if (!rc) rc = slc_list_choices("io", o->io, SLC_IO_KINDS, &l->of[IO], err);
+    if (!rc) rc = slc_list_choices("policy", o->policy, SLC_POLICIES, &l->of[POLICY], err);
+    if (!rc) rc = slc_list_split("predict", o->predict, &l->of[PREDICT], err);
+    for (uint32_t i = 0; !rc && i < l->of[PREDICT].n; i++) /* as run wants it */
+        for (char *p = l->of[PREDICT].item[i]; (p = strchr(p, '+'));) *p = ',';
     return rc;
 }
 
@@ -135,12 +138,9 @@ static slc_status check(const slc_args *a, const void *values, slc_err *err) {
 
 /* ---- the plan ---- */
 
-static const char *item_of(const slc_list *l, uint32_t i) {
-    return l->n ? l->item[i] : NULL;
-}
-
-static uint32_t count_of(const slc_list *l) {
-    return l->n ? l->n : 1;
+/* Item `at[dim]` of the dimension's list; NULL: no list was given. */
+static const char *item_of(const lists *l, const uint32_t at[N_DIMS], int dim) {
+    return l->of[dim].n ? l->of[dim].item[at[dim]] : NULL;
 }
 
 /* Is the mode one that knows no backend, policy, prediction or size of a cache? */
@@ -192,6 +192,9 @@ static slc_status parse_budget(const bench *b, const char *item, slc_bench_confi
     if ((rc = slc_list_amount("expert-cache", item, !b->opt->memory, &amount, err))) return rc;
     if (b->opt->memory) {
         c->memory_bytes = amount.bytes;
+    } else if (!model->n_experts) {
+        return slc_fail(err, SLC_E_INVALID,
+                        "option --expert-cache has no effect on a model without experts");
     } else if (amount.bytes) {
         c->cache_bytes = amount.bytes;
     } else {
@@ -219,36 +222,35 @@ static slc_status plan_config(const bench *b, slc_bench_config *c, slc_err *err)
     return check_fit(c, &info, err);
 }
 
-static slc_status add_config(bench *b, const uint32_t at[5], slc_err *err) {
+static slc_status add_config(bench *b, const uint32_t at[N_DIMS], slc_err *err) {
     const lists *l = &b->lists;
     slc_bench_results *r = &b->results;
     slc_bench_config *c = &r->configs[r->n_configs];
     slc_status rc;
 
-    *c = (slc_bench_config){.mode = item_of(&l->mode, at[1])};
-    if (is_original(c->mode) && (at[2] || at[3] || at[4])) return SLC_OK; /* they have no effect */
+    *c = (slc_bench_config){.mode = item_of(l, at, MODE)};
+    if (is_original(c->mode) && (at[IO] || at[POLICY] || at[PREDICT]))
+        return SLC_OK; /* they have no effect */
     if (r->n_configs == MAX_CONFIGS)
         return slc_fail(err, SLC_E_INVALID, "more than %u combinations", MAX_CONFIGS);
     if (!is_original(c->mode)) {
-        c->io = item_of(&l->io, at[2]);
-        c->policy = item_of(&l->policy, at[3]);
-        c->predict = item_of(&l->predict, at[4]);
+        c->io = item_of(l, at, IO);
+        c->policy = item_of(l, at, POLICY);
+        c->predict = item_of(l, at, PREDICT);
     }
     if (!(c->runs = slc_calloc(r->n_rounds, sizeof(*c->runs))))
         return slc_fail(err, SLC_E_NOMEM, "no memory for the runs");
     r->n_configs++;
-    if ((rc = parse_budget(b, item_of(&l->budget, at[0]), c, err))) return rc;
+    if ((rc = parse_budget(b, item_of(l, at, BUDGET), c, err))) return rc;
     return plan_config(b, c, err);
 }
 
 /* Every combination, the last list running fastest. */
 static slc_status plan(bench *b, slc_err *err) {
-    const slc_list *list[5] = {&b->lists.budget, &b->lists.mode, &b->lists.io, &b->lists.policy,
-                               &b->lists.predict};
     slc_bench_results *r = &b->results;
-    uint32_t at[5] = {0};
+    uint32_t at[N_DIMS] = {0};
     slc_status rc;
-    int i;
+    int dim;
 
     r->configs = slc_calloc(MAX_CONFIGS + 1, sizeof(*r->configs));
     r->disk_rates = slc_calloc(r->n_rounds, sizeof(double));
@@ -257,8 +259,8 @@ static slc_status plan(bench *b, slc_err *err) {
         return slc_fail(err, SLC_E_NOMEM, "no memory for the results");
     do {
         if ((rc = add_config(b, at, err))) return rc;
-        for (i = 4; i >= 0 && ++at[i] == count_of(list[i]); i--) at[i] = 0;
-    } while (i >= 0);
+        for (dim = N_DIMS - 1; dim >= 0 && ++at[dim] >= b->lists.of[dim].n; dim--) at[dim] = 0;
+    } while (dim >= 0);
     return SLC_OK;
 }
 

@@ -55,17 +55,30 @@ static int usage_error(const char *command, const slc_err *err) {
     return SLC_EXIT_USAGE;
 }
 
-/* Names may be of two words: "bench io" is looked for before "bench". */
-static const slc_command *find_command(int argc, char **argv, int *n_words) {
-    char name[64];
+/* How many words of argv are this name ("bench io" has two); 0: they are another. */
+static int match(const char *name, int argc, char **argv) {
+    int n = 0;
 
-    for (*n_words = argc < 2 ? argc : 2; *n_words > 0; (*n_words)--) {
-        snprintf(name, sizeof(name), *n_words == 2 ? "%.30s %.30s" : "%.60s", argv[0],
-                 argc > 1 ? argv[1] : "");
-        for (int i = 0; i < N_COMMANDS; i++)
-            if (!strcmp(commands[i]->name, name)) return commands[i];
+    for (size_t length; *name; name += length + (name[length] == ' '), n++) {
+        length = strcspn(name, " ");
+        if (n == argc || strlen(argv[n]) != length || memcmp(name, argv[n], length)) return 0;
     }
-    return NULL;
+    return n;
+}
+
+/* The command whose name is the most words at the start of argv. */
+static const slc_command *find_command(int argc, char **argv, int *n_words) {
+    const slc_command *found = NULL;
+
+    *n_words = 0;
+    for (int i = 0; i < N_COMMANDS; i++) {
+        int n = match(commands[i]->name, argc, argv);
+
+        if (n <= *n_words) continue;
+        found = commands[i];
+        *n_words = n;
+    }
+    return found;
 }
 
 static int unknown_command(const char *name) {

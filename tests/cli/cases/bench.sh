@@ -44,6 +44,8 @@ sluice 1 bench -m "$MOE" --memory 1M --rounds 1 -q
 err_has "does not fit into 1M"
 sluice 1 bench -m "$MOE" --predict sideways --rounds 1 -q
 err_has "sideways"
+sluice 1 bench -m "$DRAFT" --expert-cache 50% --rounds 1 -q
+err_has "option --expert-cache has no effect"
 sluice 1 bench -m "$MOE" --csv /nowhere/x.csv -q
 err_has "/nowhere/x.csv"
 sluice 1 bench -m "$MOE" --token-ids missing --rounds 1 -q
