@@ -125,7 +125,7 @@ static void check_norms(const slc_model *m) {
     for (uint32_t l = 0; l < c->n_layers; l++)
         for (uint32_t i = 0; i < c->hidden_size; i++) mean += m->net.layers[l].input_norm[i];
     mean /= (double)c->n_layers * c->hidden_size;
-    if (m->ckpt->norms_are_raw ? mean > 1.75 : mean < 0.25)
+    if (m->ckpt->norms_are_raw ? mean > 1.75 : mean < 0.1)
         slc_logf(
             &m->log, SLC_LOG_WARN,
             "%s: input norm weights average %.2f where about 1 is expected: the checkpoint may "
