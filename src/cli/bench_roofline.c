@@ -93,6 +93,7 @@ slc_status slc_bench_find_bounds(slc_bench_results *r, slc_err *err) {
     for (uint32_t i = 0; i < r->n_configs; i++) {
         slc_bench_bound *b = &r->configs[i].bound;
 
+        if (!r->configs[i].n_runs) continue;
         if ((rc = find_misses(r, &r->configs[i], &bytes, err))) return rc;
         b->memory_s = touched_bytes(r) / memory;
         b->disk_s = disk > 0 ? bytes / disk : 0;

@@ -9,6 +9,12 @@
 
 /* ---- figures ---- */
 
+const slc_bench_run *slc_bench_first_run(const slc_bench_results *r) {
+    for (uint32_t i = 0; i < r->n_configs; i++)
+        if (r->configs[i].n_runs) return r->configs[i].runs;
+    return NULL;
+}
+
 double slc_bench_figure(const slc_bench_run *run, const char *key) {
     return json_number_value(json_object_get(run->stats, key));
 }

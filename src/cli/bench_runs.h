@@ -34,6 +34,7 @@ typedef struct slc_bench_config {
     uint64_t memory_bytes; /* --memory; 0: not given */
     uint64_t cache_bytes;  /* --expert-cache; 0: not given */
     uint64_t plan_bytes;   /* what the memory plan comes to */
+    uint64_t needed_bytes; /* does not fit, and is not run: the smallest that would; 0: fits */
     uint32_t n_slots;      /* experts it holds (mode full, also for the bound of others) */
     const char *mode, *io, *policy, *predict; /* NULL: not given, or of no effect */
     slc_bench_run *runs;                      /* [n_runs] */
@@ -62,6 +63,8 @@ typedef struct slc_spread {
     double min, median, max;
 } slc_spread;
 
+/* The run made first; NULL: none yet. */
+const slc_bench_run *slc_bench_first_run(const slc_bench_results *r);
 /* A number of a run's stats; 0 if there is none of this name. */
 double slc_bench_figure(const slc_bench_run *run, const char *key);
 /* Over the runs of a configuration; zeros before the first. */
@@ -91,7 +94,7 @@ void slc_bench_results_deinit(slc_bench_results *r);
  * the reads of the trace. */
 slc_status slc_bench_measure_rates(slc_bench_results *r, const char *trace_path,
                                    slc_err *err) SLC_MUST_CHECK;
-/* Fills the bound of every configuration. */
+/* Fills the bound of every configuration that has runs. */
 slc_status slc_bench_find_bounds(slc_bench_results *r, slc_err *err) SLC_MUST_CHECK;
 
 /* bench_table.c */

@@ -62,6 +62,11 @@ static void print_row(const slc_bench_config *c, const slc_bench_dims *d, slc_co
     print_choice(con, d->io, c->io);
     print_choice(con, d->policy, c->policy);
     print_choice(con, d->predict, c->predict);
+    if (c->needed_bytes) {
+        slc_console_printf(con, " does not fit | | needs %.1f MiB | | | | | |\n",
+                           (double)c->needed_bytes / 1048576);
+        return;
+    }
     slc_console_printf(
         con, " %.1f MiB | %.1f | %.1f (%.1f to %.1f) | %.1f MB | %.0f %% | %.0f %% |",
         slc_bench_spread(c, "peak_rss_bytes").max / 1048576,
@@ -79,7 +84,7 @@ void slc_bench_print_table(const slc_bench_results *r, slc_console *con) {
     print_head(r, con);
     print_header(r, &d, con);
     for (uint32_t i = 0; i < r->n_configs; i++)
-        if (r->configs[i].n_runs) print_row(&r->configs[i], &d, con);
+        if (r->configs[i].n_runs || r->configs[i].needed_bytes) print_row(&r->configs[i], &d, con);
 }
 
 /* ---- CSV (RFC 4180) ---- */
@@ -178,7 +183,7 @@ slc_status slc_bench_write_csv(const slc_bench_results *r, const char *path, slc
     int failed;
 
     if (!f) return slc_fail_errno(err, errno, "%s: cannot write", path);
-    put_header(f, &r->configs[0].runs[0]);
+    put_header(f, slc_bench_first_run(r));
     for (uint32_t round = 0; round < r->n_rounds; round++) /* in the order they were made */
         for (uint32_t i = 0; i < r->n_configs; i++)
             if (round < r->configs[i].n_runs) put_row(f, r, &r->configs[i], round);

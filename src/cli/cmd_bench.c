@@ -172,14 +172,6 @@ static uint64_t memory_option(const bench *b, const slc_bench_config *c) {
     return c->memory_bytes || !b->results.cgroup ? c->memory_bytes : c->plan_bytes;
 }
 
-static slc_status check_fit(const slc_bench_config *c, const slc_model_info *info, slc_err *err) {
-    if (info->budget_bytes >= info->smallest_budget_bytes) return SLC_OK;
-    return slc_fail(
-        err, SLC_E_NOMEM, "mode %s does not fit into %s: %llu bytes, at least %llu needed",
-        c->mode ? c->mode : "full", *c->budget ? c->budget : "what is free",
-        (unsigned long long)info->budget_bytes, (unsigned long long)info->smallest_budget_bytes);
-}
-
 /* Turns what was written into bytes. */
 static slc_status parse_budget(const bench *b, const char *item, slc_bench_config *c,
                                slc_err *err) {
@@ -205,6 +197,12 @@ static slc_status parse_budget(const bench *b, const char *item, slc_bench_confi
     return SLC_OK;
 }
 
+static void note_fit(slc_bench_config *c, const slc_model_info *info) {
+    bool fits = info->budget_bytes >= info->smallest_budget_bytes;
+
+    c->needed_bytes = fits ? 0 : info->smallest_budget_bytes;
+}
+
 /* What the expert cache of the budget comes to, and whether the mode fits into it. */
 static slc_status plan_config(const bench *b, slc_bench_config *c, slc_err *err) {
     slc_bench_config full = {.budget = c->budget, .cache_bytes = c->cache_bytes};
@@ -212,14 +210,16 @@ static slc_status plan_config(const bench *b, slc_bench_config *c, slc_err *err)
     slc_status rc;
 
     if ((rc = inspect(b, &full, c->memory_bytes, &info, err))) return rc;
-    if ((rc = check_fit(&full, &info, err))) return rc;
+    note_fit(c, &info);
     c->n_slots = info.n_slots;
     c->plan_bytes = c->memory_bytes;
     if (!c->plan_bytes)
         c->plan_bytes = info.process_bytes + info.resident_bytes + info.state_bytes +
                         info.scratch_bytes + info.n_slots * info.slot_bytes;
+    if (c->needed_bytes) return SLC_OK;
     if ((rc = inspect(b, c, memory_option(b, c), &info, err))) return rc;
-    return check_fit(c, &info, err);
+    note_fit(c, &info);
+    return SLC_OK;
 }
 
 static slc_status add_config(bench *b, const uint32_t at[N_DIMS], slc_err *err) {
@@ -245,6 +245,19 @@ static slc_status add_config(bench *b, const uint32_t at[N_DIMS], slc_err *err) 
     return plan_config(b, c, err);
 }
 
+/* Configurations that do not fit are left out, as long as one does. */
+static slc_status check_fit(const bench *b, slc_err *err) {
+    const slc_bench_results *r = &b->results;
+    const slc_bench_config *c = r->configs;
+
+    for (uint32_t i = 0; i < r->n_configs; i++)
+        if (!r->configs[i].needed_bytes) return SLC_OK;
+    return slc_fail(err, SLC_E_NOMEM,
+                    "mode %s does not fit into %s: at least %llu bytes are needed",
+                    c->mode ? c->mode : "full", *c->budget ? c->budget : "what is free",
+                    (unsigned long long)c->needed_bytes);
+}
+
 /* Every combination, the last list running fastest. */
 static slc_status plan(bench *b, slc_err *err) {
     slc_bench_results *r = &b->results;
@@ -261,7 +274,7 @@ static slc_status plan(bench *b, slc_err *err) {
         if ((rc = add_config(b, at, err))) return rc;
         for (dim = N_DIMS - 1; dim >= 0 && ++at[dim] >= b->lists.of[dim].n; dim--) at[dim] = 0;
     } while (dim >= 0);
-    return SLC_OK;
+    return check_fit(b, err);
 }
 
 /* ---- one run ---- */
@@ -388,8 +401,15 @@ static slc_status run_config(bench *b, const slc_bench_config *c, const char *tr
 
 /* ---- the recording ---- */
 
+static const slc_bench_config *first_fitting(const slc_bench_results *r) {
+    const slc_bench_config *c = r->configs;
+
+    while (c->needed_bytes) c++; /* there is one: check_fit */
+    return c;
+}
+
 static slc_status record(bench *b, slc_err *err) {
-    slc_bench_config c = b->results.configs[0];
+    slc_bench_config c = *first_fitting(&b->results);
     const char *dir = getenv("TMPDIR");
     slc_status rc;
     int fd;
@@ -421,6 +441,7 @@ static slc_status run_rounds(bench *b, slc_err *err) {
         for (uint32_t i = 0; !rc && i < r->n_configs; i++) {
             slc_bench_config *c = &r->configs[i];
 
+            if (c->needed_bytes) continue;
             slc_console_progress(b->con, "run", round * r->n_configs + i + 1,
                                  (uint64_t)r->n_rounds * r->n_configs);
             if ((rc = run_config(b, c, NULL, &c->runs[c->n_runs], err))) break;
@@ -445,7 +466,7 @@ static slc_status report(bench *b, slc_err *err) {
     slc_bench_results *r = &b->results;
     slc_status rc;
 
-    if (!r->n_configs || !r->configs[0].n_runs) return SLC_OK;
+    if (!slc_bench_first_run(r)) return SLC_OK;
     if ((rc = slc_bench_find_bounds(r, err))) return rc;
     slc_bench_print_table(r, b->con);
     if (b->opt->csv && (rc = slc_bench_write_csv(r, b->opt->csv, err))) return rc;

@@ -39,6 +39,11 @@ case $? in
 *) fail "exit $?" ;;
 esac
 
+# What does not fit is left out, and said.
+sluice 0 bench -m "$MOE" --memory 1M,40M --rounds 1 -n 3 -c 64 -q
+out_has "| 1M | does not fit | | needs "
+grep -q '^| 40M | [0-9.]* MiB |' out || fail "the one that fits is missing"
+
 # What fails says so, and what was measured before is not lost.
 sluice 1 bench -m "$MOE" --memory 1M --rounds 1 -q
 err_has "does not fit into 1M"
