@@ -97,7 +97,9 @@ static void put_axes(const plot *p) {
     double step = step_of(p->y_max), bottom = HEIGHT - BOTTOM, last = -1e9;
     char text[32];
 
-    for (double y = 0; y <= p->y_max * 1.001; y += step) {
+    for (int i = 0; i * step <= p->y_max * 1.001; i++) {
+        double y = i * step;
+
         put_line(p, LEFT, y_of(p, y), WIDTH - RIGHT, y_of(p, y), "#dddddd", "");
         snprintf(text, sizeof(text), "%g", y);
         put_label(p, LEFT - 8, y_of(p, y) + 4, "end", 12, text);

@@ -125,7 +125,7 @@ static slc_status find_slots(const simulation *s, const char *item, uint32_t *n_
     double all = (double)s->facts.n_layers * s->facts.n_experts;
     uint64_t slot_bytes = s->facts.expert_bytes;
     slc_amount amount;
-    slc_model_info info;
+    slc_model_info info = {0};
     slc_status rc;
 
     if ((rc = slc_list_amount(option, item, !s->opt->memory, &amount, err))) return rc;
