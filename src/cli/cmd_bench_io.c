@@ -97,7 +97,7 @@ static void print_depth(slc_console *con, uint32_t depth, const slc_bench_io_res
 static void print_best(slc_console *con, const bench_io_args *o, uint32_t depth,
                        const slc_bench_io_result *r, json_t *all) {
     if (o->json) {
-        slc_console_json(con, json_pack("{ss, sb, sI, sf, so, so}", "io", r->io, "direct",
+        slc_console_json(con, json_pack("{ss, sb, sI, sf, so, sO}", "io", r->io, "direct",
                                         r->direct, "best_depth", (json_int_t)depth,
                                         "best_bytes_per_s", per_second(r->bytes, r), "read_sizes",
                                         sizes_json(r), "depths", all));
@@ -140,7 +140,7 @@ static int run(slc_console *con, const slc_args *a, void *values) {
         best = here;
         best_depth = opt.depth;
     }
-    if (best_depth) print_best(con, o, best_depth, &best, json_incref(all));
+    if (best_depth) print_best(con, o, best_depth, &best, all);
     json_decref(all);
     return slc_console_interrupted() ? SLC_EXIT_INTERRUPTED : SLC_EXIT_OK;
 fail:

@@ -46,6 +46,8 @@ slc_status slc_bench_trace_open(const char *path, slc_bench_trace **out, slc_err
     rc = slc_trace_read(path, &b->t, err);
     if (!rc && !b->t.n_fetches) rc = slc_fail(err, SLC_E_FORMAT, "%s: an empty trace", path);
     if (!rc) rc = find_facts(b, err);
+    if (!rc && !b->facts.expert_bytes)
+        rc = slc_fail(err, SLC_E_FORMAT, "%s: expected experts of some bytes, found 0", path);
     if (rc) {
         slc_bench_trace_close(b);
         return rc;

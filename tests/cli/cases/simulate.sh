@@ -27,6 +27,9 @@ err_has "missing"
 printf 'sluice-trace 1 12 128 8\n' >empty
 sluice 1 simulate empty -q
 err_has "empty"
+printf 'sluice-trace 1 12 128 8\n0 1 0 d 0 5m\n' >weightless
+sluice 1 simulate weightless --expert-cache 1M -q
+err_has "weightless"
 sluice 1 simulate t --expert-cache 5 -q
 err_has "5 holds no expert"
 sluice 1 simulate t --memory 1M -m "$MOE" -q
