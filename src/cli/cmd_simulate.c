@@ -212,7 +212,7 @@ static slc_status simulate_all(simulation *s, slc_err *err) {
     const char *sizes = o->memory         ? o->memory
                         : o->expert_cache ? o->expert_cache
                                           : "10%,25%,50%,100%";
-    uint32_t n_slots[SLC_LIST_MAX];
+    uint32_t n_slots[SLC_LIST_MAX] = {0};
     slc_list size, policy;
     slc_status rc;
 
