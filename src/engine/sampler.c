@@ -33,6 +33,7 @@
 
 #include "base/alloc.h"
 #include "base/fail.h"
+#include "kernels/scalar_math.h"
 
 typedef struct candidate {
     double w; /* weight, 1 for the highest logit; set for those that pass top-k */
@@ -116,40 +117,6 @@ double slc_sample_uniform(uint64_t seed, uint64_t position) {
     uint64_t bits = mix(mix(seed) + (position + 1) * 0x9e3779b97f4a7c15u);
 
     return (double)(bits >> 11) * 0x1p-53;
-}
-
-/* exp(x) for x <= 0, within 2 units of the last place; below -700 it is 0. x = n ln 2 + r with
- * |r| <= ln 2 / 2, exp(r) by its Taylor series to r^13, scaled by 2^n through the exponent bits.
- * libm is not used because its results differ between machines. */
-static double exp_neg(double x) {
-    static const double inv_fact[14] = {
-        1.0,
-        1.0,
-        1.0 / 2,
-        1.0 / 6,
-        1.0 / 24,
-        1.0 / 120,
-        1.0 / 720,
-        1.0 / 5040,
-        1.0 / 40320,
-        1.0 / 362880,
-        1.0 / 3628800,
-        1.0 / 39916800,
-        1.0 / 479001600,
-        1.0 / 6227020800,
-    };
-    int64_t n;
-    uint64_t bits;
-    double r, y, scale;
-
-    if (!(x >= -700)) return 0;
-    n = (int64_t)(x * 0x1.71547652b82fep+0 - 0.5); /* log2(e); truncation towards 0 rounds */
-    r = (x - (double)n * 0x1.62e42fee00000p-1) - (double)n * 0x1.a39ef35793c76p-33; /* ln 2 */
-    y = inv_fact[13];
-    for (int i = 12; i >= 0; i--) y = y * r + inv_fact[i];
-    bits = (uint64_t)(n + 1023) << 52;
-    memcpy(&scale, &bits, sizeof(scale));
-    return y * scale;
 }
 
 /* ---- logits and penalties ---- */
@@ -264,7 +231,7 @@ static double weigh(candidate *c, size_t n, float temperature) {
     for (size_t i = 0; i < n; i++) {
         double below = (double)c[i].logit - highest; /* NaN if a penalty overflowed */
 
-        c[i].w = (double)c[i].logit == highest ? 1 : exp_neg(below / (double)temperature);
+        c[i].w = (double)c[i].logit == highest ? 1 : slc_exp(below / (double)temperature);
         sum += c[i].w;
     }
     return sum;

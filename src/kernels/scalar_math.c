@@ -25,7 +25,7 @@ static double pow2(int n) {
 static double polynomial(double x, const double *c, int n) {
     double p = 0;
 
-    while (n-- > 0) p = fma(p, x, c[n]);
+    while (n-- > 0) p = p * x + c[n]; // no fma: a library call where the CPU level is unknown
     return p;
 }
 
