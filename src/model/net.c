@@ -1,5 +1,5 @@
 /* The frame of a pass: set-up of a network, embedding, norms, residual additions, logits. The layer
- * files (attention.c, gdn.c, ffn.c, moe.c) hold what happens inside a layer. */
+ * files (mixer.c, attention.c, gdn.c, ffn.c, moe.c) hold what happens inside a layer. */
 #include "model/net.h"
 
 #include <stdlib.h>
@@ -135,18 +135,6 @@ void slc_pass_add(const slc_net *net, slc_cpu *cpu, slc_pass *p) {
     row_job job = {cpu, p, net->cfg->hidden_size};
 
     slc_pool_run(cpu->pool, add_row, &job, p->n_tok);
-}
-
-void slc_layer_mix(const slc_net *net, slc_cpu *cpu, const slc_state_layout *sl, slc_pass *p,
-                   uint32_t layer) {
-    const slc_layer *l = &net->layers[layer];
-
-    slc_pass_norm(net, cpu, p, l->input_norm);
-    if (l->kind == SLC_LAYER_FULL)
-        slc_layer_attention(net, cpu, sl, p, l);
-    else
-        slc_layer_gdn(net, cpu, sl, p, l);
-    slc_pass_add(net, cpu, p);
 }
 
 /* ---- logits ---- */
