@@ -160,12 +160,14 @@ slc_status slc_pack_load(slc_opening *o) {
     uint8_t bytes[SLC_PACK_HEAD_BYTES] = {0};
     const slc_file *f;
     slc_pack_head head;
+    size_t n = sizeof(bytes);
     slc_status rc;
 
     if ((rc = open_file(o))) return rc;
     f = &o->c->files[0];
-    if (f->size_bytes >= sizeof(bytes) && (rc = slc_file_read(f, 0, bytes, sizeof(bytes), o->err)))
-        return rc;
+    if (f->size_bytes < n)
+        n = (size_t)f->size_bytes; /* an interrupted writer's file may be short */
+    if ((rc = slc_file_read(f, 0, bytes, n, o->err))) return rc;
     if ((rc = slc_pack_head_parse(bytes, f->size_bytes, f->path, &head, o->err))) return rc;
     if ((rc = read_index(o, &head))) return rc;
     return check_texts(o);

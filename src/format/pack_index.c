@@ -103,12 +103,12 @@ slc_status slc_pack_head_parse(const uint8_t head[SLC_PACK_HEAD_BYTES], uint64_t
     cursor c = {.at = head + sizeof(slc_pack_magic), .end = head + SLC_PACK_HEAD_BYTES};
     uint64_t version, flags, reserved;
 
-    if (file_bytes < SLC_PACK_HEAD_BYTES)
-        return slc_fail(err, SLC_E_FORMAT, "%s: %" PRIu64 " bytes are too few for a pack", name,
-                        file_bytes);
     if (memcmp(head, slc_pack_unfinished_magic, sizeof(slc_pack_magic)) == 0)
         return slc_fail(err, SLC_E_FORMAT,
                         "%s: an unfinished pack: its writer was interrupted; make it again", name);
+    if (file_bytes < SLC_PACK_HEAD_BYTES)
+        return slc_fail(err, SLC_E_FORMAT, "%s: %" PRIu64 " bytes are too few for a pack", name,
+                        file_bytes);
     if (memcmp(head, slc_pack_magic, sizeof(slc_pack_magic)) != 0)
         return slc_fail(err, SLC_E_FORMAT, "%s: not a pack: it does not begin with \"SLCPACK\"",
                         name);

@@ -155,6 +155,15 @@ static void every_length_but_the_right_one_is_refused(void **state) {
 
 /* ---- tables that lie, with hashes that are right ---- */
 
+/* An interrupted writer leaves its mark at the start of a file of any length. */
+static void what_an_interrupted_writer_leaves_is_called_so(void **state) {
+    put_image((const uint8_t *)"SLCPART\n", 8);
+    must_refuse(SLC_E_FORMAT, "unfinished pack");
+    put_image(image, n_image);
+    put_front((const uint8_t *)"SLCPART\n", 8);
+    must_refuse(SLC_E_FORMAT, "unfinished pack");
+}
+
 static void head_fields_are_checked(void **state) {
     static const struct {
         size_t at;
@@ -339,6 +348,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_flipped_byte_of_head_index_and_texts_is_refused),
         cmocka_unit_test(every_length_but_the_right_one_is_refused),
+        cmocka_unit_test(what_an_interrupted_writer_leaves_is_called_so),
         cmocka_unit_test(head_fields_are_checked),
         cmocka_unit_test(no_index_field_is_trusted),
         cmocka_unit_test(a_weight_in_the_wrong_place_is_named),
