@@ -132,7 +132,7 @@ static slc_status lock_partial(slc_outfile *f, off_t *found, slc_err *err) {
 }
 
 static slc_status take_partial(slc_outfile *f, const slc_out_magic *magic, slc_err *err) {
-    off_t found;
+    off_t found = 0;
     slc_status rc;
 
     if ((rc = lock_partial(f, &found, err))) return rc;
