@@ -59,12 +59,12 @@ static void hint_prompt(slc_model *m) {
 void slc_predict_begin(slc_model *m, bool decode) {
     const slc_config *c = slc_model_config(m);
     slc_predict *p = &m->predict;
-    uint64_t misses;
+    slc_store_stats st;
 
     if (!m->source.store) return;
-    misses = slc_store_get_stats(m->source.store).misses;
-    p->quiet = misses == p->misses;
-    p->misses = misses;
+    st = slc_store_get_stats(m->source.store);
+    p->quiet = st.misses == p->misses && st.hits > 0; /* not before the first pass */
+    p->misses = st.misses;
     if (decode && p->in_prompt && p->on[SLC_GUESS_PROMPT]) hint_prompt(m);
     if (!decode && !p->in_prompt)
         memset(p->prompt, 0, (size_t)c->n_layers * c->n_experts * sizeof(float));

@@ -5,22 +5,6 @@
 
 #include "model/net.h"
 
-typedef struct guess_job {
-    const slc_net *net;
-    const slc_cpu *cpu;
-    slc_pass *p;
-    const slc_layer *l;
-} guess_job;
-
-static void norm_row(void *ctx, uint32_t row, uint32_t worker) {
-    const guess_job *j = ctx;
-    uint32_t h = j->net->cfg->hidden_size;
-
-    (void)worker;
-    j->cpu->k.rms_norm(j->p->mixed_x + (size_t)row * h, j->p->x + (size_t)row * h, j->l->post_norm,
-                       h, j->net->cfg->rms_eps);
-}
-
 /* Marks the experts that a row would choose with the largest weight any row gives them. */
 static void mark_row(const slc_config *c, slc_pass *p, const slc_cpu *cpu, uint32_t row) {
     float *prob = p->router + (size_t)row * c->n_experts;
@@ -33,11 +17,10 @@ static void mark_row(const slc_config *c, slc_pass *p, const slc_cpu *cpu, uint3
 
 void slc_moe_guess(const slc_net *net, slc_cpu *cpu, slc_pass *p, uint32_t ahead) {
     const slc_config *c = net->cfg;
-    guess_job job = {net, cpu, p, &net->layers[ahead]};
-    slc_product router = {&job.l->w[SLC_W_ROUTER], &p->mixed, p->router, c->n_experts};
+    const slc_layer *l = &net->layers[ahead];
+    slc_product router = {&l->w[SLC_W_ROUTER], &p->mixed, p->router, c->n_experts};
 
-    slc_pool_run(cpu->pool, norm_row, &job, p->n_tok);
-    slc_acts_set(&p->mixed, p->mixed_x, c->hidden_size, p->n_tok, c->hidden_size);
+    slc_norm_rows(net, cpu, p, l->post_norm, NULL, p->n_tok, &p->mixed, p->mixed_x);
     slc_cpu_products(cpu, &router, 1);
     memset(p->best, 0, c->n_experts * sizeof(float));
     for (uint32_t row = 0; row < p->n_tok; row++) mark_row(c, p, cpu, row);

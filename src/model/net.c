@@ -110,11 +110,16 @@ static void norm_row(void *ctx, uint32_t i, uint32_t worker) {
                        j->net->cfg->rms_eps);
 }
 
-void slc_pass_norm(const slc_net *net, slc_cpu *cpu, slc_pass *p, const float *w) {
-    norm_job job = {net, cpu, p, w, NULL, p->u_x};
+void slc_norm_rows(const slc_net *net, slc_cpu *cpu, slc_pass *p, const float *w,
+                   const uint32_t *rows, uint32_t n, slc_acts *out, float *y) {
+    norm_job job = {net, cpu, p, w, rows, y};
 
-    slc_pool_run(cpu->pool, norm_row, &job, p->n_tok);
-    slc_acts_set(&p->u, p->u_x, net->cfg->hidden_size, p->n_tok, net->cfg->hidden_size);
+    slc_pool_run(cpu->pool, norm_row, &job, n);
+    slc_acts_set(out, y, net->cfg->hidden_size, n, net->cfg->hidden_size);
+}
+
+void slc_pass_norm(const slc_net *net, slc_cpu *cpu, slc_pass *p, const float *w) {
+    slc_norm_rows(net, cpu, p, w, NULL, p->n_tok, &p->u, p->u_x);
 }
 
 typedef struct row_job {
@@ -141,11 +146,9 @@ void slc_pass_add(const slc_net *net, slc_cpu *cpu, slc_pass *p) {
 
 void slc_net_logits(const slc_net *net, slc_cpu *cpu, slc_pass *p, const uint32_t *rows,
                     uint32_t n) {
-    norm_job job = {net, cpu, p, net->final_norm, rows, p->final_x};
     slc_product product = {&net->lm_head, &p->final, p->logits, net->cfg->vocab_size};
 
-    slc_pool_run(cpu->pool, norm_row, &job, n);
-    slc_acts_set(&p->final, p->final_x, net->cfg->hidden_size, n, net->cfg->hidden_size);
+    slc_norm_rows(net, cpu, p, net->final_norm, rows, n, &p->final, p->final_x);
     slc_cpu_products(cpu, &product, 1);
 }
 

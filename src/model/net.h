@@ -196,6 +196,10 @@ void slc_moe_combine(const slc_net *net, slc_cpu *cpu, slc_pass *p);
 
 /* ---- shared by the layer files ---- */
 
+/* y = norm(x; w) of n rows of the pass (`rows` NULL: the first n), set as `out`, not yet quantised.
+ */
+void slc_norm_rows(const slc_net *net, slc_cpu *cpu, slc_pass *p, const float *w,
+                   const uint32_t *rows, uint32_t n, slc_acts *out, float *y);
 /* u = norm(x; w) for every token of the pass, not yet quantised. */
 void slc_pass_norm(const slc_net *net, slc_cpu *cpu, slc_pass *p, const float *w);
 /* x += out. */

@@ -153,6 +153,24 @@ static void cancel_stops_between_passes(void **state) {
     slc_model_close(m);
 }
 
+/* A cold cache misses everything: that is when looking ahead matters, in the very first pass. Once
+ * nothing is missing it stops. */
+static void the_first_pass_looks_ahead(void **state) {
+    slc_model *m = open_model(0, 1);
+    slc_seq *s = new_seq(m);
+    uint64_t cold, warm;
+
+    (void)state;
+    feed(m, s, tokens, 40);
+    cold = slc_model_get_stats(m).predict[SLC_PREDICT_NEXT].asked;
+    assert_true(cold > 0);
+    for (uint32_t i = 40; i < 80; i++) feed(m, s, tokens + i, 1); /* all 24 experts are there now */
+    warm = slc_model_get_stats(m).predict[SLC_PREDICT_NEXT].asked;
+    feed(m, s, tokens + 80, 1);
+    assert_int_equal(slc_model_get_stats(m).predict[SLC_PREDICT_NEXT].asked, warm);
+    slc_model_close(m);
+}
+
 static int fill_tokens(void **state) {
     uint32_t x = 1;
 
@@ -171,6 +189,7 @@ int main(void) {
         cmocka_unit_test(sequences_are_counted),
         cmocka_unit_test(bad_steps_are_refused_untouched),
         cmocka_unit_test(cancel_stops_between_passes),
+        cmocka_unit_test(the_first_pass_looks_ahead),
     };
 
     return cmocka_run_group_tests(tests, fill_tokens, NULL);
