@@ -28,13 +28,35 @@
 #define SANITIZER 0
 #endif
 
-uint64_t slc_plan_process_bytes(uint32_t n_threads) {
+/* Resident now, and mapped code and libraries that may still become so. */
+static uint64_t in_use_bytes(void) {
     slc_mem_usage u = slc_mem_usage_get();
     uint64_t untouched =
         u.file_mapped_bytes > u.file_rss_bytes ? u.file_mapped_bytes - u.file_rss_bytes : 0;
 
-    if (SANITIZER) return 16 * MIB; /* shadow memory is not the program's: promise not checked */
-    return u.rss_bytes + untouched + HEADROOM_BYTES + n_threads * STACK_BYTES;
+    return u.rss_bytes + untouched;
+}
+
+/* For what grows on its own: stacks of threads that have hardly run, small heap blocks. */
+static uint64_t reserve_bytes(const slc_plan *p) {
+    return HEADROOM_BYTES + p->threads * STACK_BYTES;
+}
+
+/* Shadow memory is not the program's: sanitizer builds do not check the promise. */
+static uint64_t process_bytes(const slc_plan *p) {
+    return SANITIZER ? 16 * MIB : in_use_bytes() + reserve_bytes(p);
+}
+
+/* The same with everything loaded: in use now, and the reserve in full where the fewest experts
+ * still fit beside it. Where not, what has grown since the plan was made counts as part of the
+ * reserve, which is there for it: a budget that the plan accepted is not refused afterwards. */
+static uint64_t loaded_bytes(const slc_plan *p) {
+    uint64_t planned = p->process_bytes + p->resident_bytes + p->state_bytes + p->scratch_bytes;
+    uint64_t now = in_use_bytes(), full = now + reserve_bytes(p);
+
+    if (SANITIZER) return planned;
+    if (full + p->min_slots * p->slot_bytes <= p->budget_bytes || now > planned) return full;
+    return planned;
 }
 
 /* What a process may take when nobody says: leaves a tenth, within 256 MiB and 2 GiB, to the rest
@@ -135,7 +157,7 @@ slc_status slc_plan_make(slc_model *m, const slc_model_options *opt, bool refuse
                         (slc_store_overhead_bytes(m->ckpt, p->max_slots) / p->max_slots + 1);
         if ((rc = choose_min_slots(p, opt->expert_cache_bytes, err))) return rc;
     }
-    p->process_bytes = slc_plan_process_bytes(p->threads);
+    p->process_bytes = process_bytes(p);
     p->budget_bytes = opt->memory_bytes ? opt->memory_bytes : default_budget();
     choose_chunk(m, opt->prefill_chunk);
 
@@ -158,9 +180,8 @@ slc_status slc_plan_make(slc_model *m, const slc_model_options *opt, bool refuse
 slc_status slc_plan_slots(const slc_model *m, const slc_model_options *opt, uint32_t *n_slots,
                           slc_err *err) {
     const slc_plan *p = &m->plan;
-    uint64_t used = slc_plan_process_bytes(p->threads);
+    uint64_t used = loaded_bytes(p);
 
-    if (SANITIZER) used += p->resident_bytes + p->state_bytes + p->scratch_bytes;
     if (p->budget_bytes < used + p->min_slots * p->slot_bytes)
         return slc_fail(err, SLC_E_NOMEM,
                         "memory budget of %.1f MiB leaves no room for %u experts (%.1f MiB): %.1f "

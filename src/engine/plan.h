@@ -27,10 +27,6 @@ typedef struct slc_plan {
     uint64_t smallest_bytes;
 } slc_plan;
 
-/* Bytes the process will have used besides what is allocated later: resident now, code and library
- * pages not touched yet, and head-room for stacks and small heap blocks. */
-uint64_t slc_plan_process_bytes(uint32_t n_threads);
-
 /* Plans with the options given. `m` has its checkpoint, tokenizer, threads and network. With
  * `refuse`, a budget below the smallest is SLC_E_NOMEM; without, n_slots is 0 then. */
 slc_status slc_plan_make(slc_model *m, const slc_model_options *opt, bool refuse,
