@@ -12,6 +12,9 @@
 #define MIN_CHUNK   16u
 #define MAX_SEQS    1024u /* keeps sizes inside 64 bits */
 
+/* The same program does not measure itself alike to the page in every run: the smallest budget that
+ * is told has this much to spare over what is refused. */
+#define JITTER_BYTES (128ull << 10)
 /* Heap of a generation (ids, text, JSON), page-table rounding, inexact kernel counters. */
 #define HEADROOM_BYTES (1 * MIB)
 /* Touched part of a worker's or reader's stack, at most. */
@@ -106,7 +109,8 @@ static void choose_chunk(slc_model *m, uint32_t wanted) {
             least_bytes(p, p->scratch_bytes) <= p->budget_bytes)
             break;
     }
-    p->smallest_bytes = least_bytes(p, scratch_bytes(m, least < p->chunk ? least : p->chunk));
+    p->smallest_bytes =
+        least_bytes(p, scratch_bytes(m, least < p->chunk ? least : p->chunk)) + JITTER_BYTES;
 }
 
 /* The fewest slots to plan for: one, or the whole of the expert cache asked for. */
@@ -162,7 +166,7 @@ slc_status slc_plan_make(slc_model *m, const slc_model_options *opt, bool refuse
     choose_chunk(m, opt->prefill_chunk);
 
     p->n_slots = 0;
-    if (p->budget_bytes < p->smallest_bytes) {
+    if (p->budget_bytes + JITTER_BYTES < p->smallest_bytes) {
         if (!refuse) return SLC_OK;
         return slc_fail(err, SLC_E_NOMEM,
                         "memory budget of %.1f MiB is too small: this model with a context of %u%s "
@@ -172,7 +176,8 @@ slc_status slc_plan_make(slc_model *m, const slc_model_options *opt, bool refuse
                         (double)p->smallest_bytes / MIB,
                         (unsigned long long)((p->smallest_bytes + MIB - 1) / MIB));
     }
-    spare = p->budget_bytes - least_bytes(p, p->scratch_bytes);
+    spare = least_bytes(p, p->scratch_bytes);
+    spare = p->budget_bytes > spare ? p->budget_bytes - spare : 0;
     p->n_slots = count_slots(p, opt, spare + p->min_slots * p->slot_bytes);
     return SLC_OK;
 }
