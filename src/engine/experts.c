@@ -21,12 +21,13 @@ static slc_moe_expert bind_expert(const slc_layer *l, uint32_t id, const slc_exp
     return e;
 }
 
-/* An expert that could not be read fails every item with a token that chose it. */
-static void fail_users(slc_model *m, uint32_t expert) {
+/* An expert that could not be read fails every item with a token that chose it, saying which. */
+static void fail_users(slc_model *m, uint32_t idx) {
     slc_pass *p = &m->pass;
+    uint32_t expert = p->distinct[idx];
 
     for (uint32_t pair = p->first_pair[expert]; pair < p->first_pair[expert + 1]; pair++)
-        slc_source_error(&m->source, &m->pass_items[p->span_of_row[p->pair_row[pair]]]->err);
+        slc_source_error(&m->source, idx, &m->pass_items[p->span_of_row[p->pair_row[pair]]]->err);
 }
 
 void slc_run_experts(slc_model *m, uint32_t layer) {
@@ -48,7 +49,7 @@ void slc_run_experts(slc_model *m, uint32_t layer) {
             uint32_t id = p->distinct[ready[i].idx];
 
             if (ready[i].status)
-                fail_users(m, id);
+                fail_users(m, ready[i].idx);
             else
                 experts[n++] = bind_expert(&m->net.layers[layer], id, &ready[i].view);
         }

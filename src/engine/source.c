@@ -42,8 +42,9 @@ void slc_source_release(slc_source *s, const slc_fetched *ready, uint32_t n) {
         slc_fetch_release(s->store, ready, n);
 }
 
-slc_status slc_source_error(const slc_source *s, slc_err *err) {
-    return s->original ? slc_original_error(s->original, err) : slc_fetch_error(s->store, err);
+slc_status slc_source_error(const slc_source *s, uint32_t idx, slc_err *err) {
+    return s->original ? slc_original_error(s->original, idx, err)
+                       : slc_fetch_error(s->store, idx, err);
 }
 
 void slc_source_end(slc_source *s) {

@@ -20,7 +20,7 @@ void slc_source_begin(slc_source *s, uint32_t layer, const uint32_t *experts, co
                       uint32_t n, bool decode);
 uint32_t slc_source_next(slc_source *s, slc_fetched *ready, uint32_t max);
 void slc_source_release(slc_source *s, const slc_fetched *ready, uint32_t n);
-slc_status slc_source_error(const slc_source *s, slc_err *err);
+slc_status slc_source_error(const slc_source *s, uint32_t idx, slc_err *err);
 void slc_source_end(slc_source *s);
 slc_store_stats slc_source_stats(const slc_source *s);
 

@@ -25,7 +25,7 @@ typedef struct fetch {
     const uint32_t *experts;
     uint8_t **slot;     /* [n_experts] by idx */
     slc_status *status; /* [n_experts] by idx */
-    slc_err error;
+    slc_err error;      /* serial: of the last expert */
 } fetch;
 
 struct slc_original {
@@ -122,13 +122,6 @@ static uint32_t fill_reads(slc_original *o, uint32_t layer, uint32_t expert, uin
     return SLC_N_PROJ;
 }
 
-static void note_failure(slc_original *o, const slc_err *why, uint32_t layer, uint32_t expert) {
-    o->stats.failed_reads++;
-    if (o->fetch.error.code) return;
-    o->fetch.error = *why;
-    slc_fail_context(&o->fetch.error, "layer %u, expert %u", layer, expert);
-}
-
 /* Waits for everything in flight; a failed read is noted in the status it points to. */
 static void wait_all(slc_original *o) {
     slc_io_read *done[64];
@@ -138,12 +131,10 @@ static void wait_all(slc_original *o) {
     while ((n = slc_io_reap(o->io, done, 64, true)) > 0)
         for (uint32_t i = 0; i < n; i++) {
             slc_status *status = done[i]->user;
-            slc_err why = {0};
 
-            if (slc_io_read_error(done[i], &why) == SLC_OK) continue;
+            if (!done[i]->status) continue;
             o->stats.failed_reads++;
-            if (!o->fetch.error.code) o->fetch.error = why;
-            *status = SLC_E_IO;
+            *status = done[i]->status;
         }
     o->stats.stall_ns += slc_now_ns() - start;
 }
@@ -152,14 +143,15 @@ static void wait_all(slc_original *o) {
 static slc_status read_serially(slc_original *o, uint32_t layer, uint32_t expert, uint8_t *slot) {
     slc_io_read reads[SLC_N_PROJ], *batch[SLC_N_PROJ];
     uint64_t start = slc_now_ns();
+    slc_err *err = &o->fetch.error;
     slc_status rc = SLC_OK;
-    slc_err why = {0};
 
+    *err = (slc_err){0};
     fill_reads(o, layer, expert, slot, reads, NULL, batch);
     for (int i = 0; i < SLC_N_PROJ && !rc; i++)
-        rc = slc_file_read(reads[i].file, reads[i].off, reads[i].buf, reads[i].len, &why);
+        rc = slc_file_read(reads[i].file, reads[i].off, reads[i].buf, reads[i].len, err);
     o->stats.stall_ns += slc_now_ns() - start;
-    if (rc) note_failure(o, &why, layer, expert);
+    o->stats.failed_reads += rc != SLC_OK;
     return rc;
 }
 
@@ -194,7 +186,6 @@ static void start_token(slc_original *o) {
     uint32_t *id = o->kept_id + (size_t)f->layer * o->k, n = 0, free_slot = 0;
 
     wait_all(o); /* the prediction */
-    f->error = (slc_err){0};
     for (uint32_t i = 0; i < o->k; i++)
         if (f->status[i]) id[i] = NONE; /* its read failed: not there */
     for (uint32_t i = 0; i < f->n; i++) {
@@ -252,7 +243,6 @@ void slc_original_begin(slc_original *o, uint32_t layer, const uint32_t *experts
     f->n = n;
     f->experts = experts;
     f->n_started = f->n_taken = f->n_out = 0;
-    f->error = (slc_err){0};
     if (o->mode == SLC_MODE_SEED && n <= o->k) {
         start_token(o);
     } else if (o->mode == SLC_MODE_SEED) {
@@ -296,9 +286,19 @@ void slc_original_release(slc_original *o, const slc_fetched *ready, uint32_t n)
     o->fetch.n_out -= n;
 }
 
-slc_status slc_original_error(const slc_original *o, slc_err *err) {
-    if (o->fetch.error.code && err && !err->code) *err = o->fetch.error;
-    return o->fetch.error.code;
+/* An expert that was not read has its reads still, or, read serially, the last error. */
+slc_status slc_original_error(const slc_original *o, uint32_t idx, slc_err *err) {
+    const slc_io_read *r = &o->reads[(size_t)idx * SLC_N_PROJ];
+    const fetch *f = &o->fetch;
+
+    if (!f->status[idx] || !err || err->code) return f->status[idx];
+    if (o->mode == SLC_MODE_SERIAL) {
+        *err = f->error;
+    } else {
+        while (!r->status) r++;
+        slc_io_read_error(r, err);
+    }
+    return slc_fail_context(err, "layer %u, expert %u", f->layer, f->experts[idx]);
 }
 
 void slc_original_end(slc_original *o) {

@@ -38,7 +38,7 @@ void slc_original_predict(slc_original *o, uint32_t layer);
 void slc_original_begin(slc_original *o, uint32_t layer, const uint32_t *experts, uint32_t n);
 uint32_t slc_original_next(slc_original *o, slc_fetched *ready, uint32_t max);
 void slc_original_release(slc_original *o, const slc_fetched *ready, uint32_t n);
-slc_status slc_original_error(const slc_original *o, slc_err *err);
+slc_status slc_original_error(const slc_original *o, uint32_t idx, slc_err *err);
 void slc_original_end(slc_original *o);
 
 #endif

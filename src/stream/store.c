@@ -70,6 +70,7 @@ static void take_arrays(slc_store *s, slc_arena *a) {
     s->fetch.queue = slc_arena_take(a, s->n_experts, sizeof(uint32_t));
     s->fetch.outcomes = slc_arena_take(a, s->n_experts, sizeof(slc_outcome));
     s->fetch.idx_at_rank = slc_arena_take(a, s->n_experts, sizeof(uint32_t));
+    s->fetch.failure = slc_arena_take(a, s->n_experts, sizeof(slc_io_read));
     slc_prefetch_take(s, a);
     s->policy_state = s->policy->take(a, &shape);
 }
@@ -184,13 +185,12 @@ static void enqueue(slc_fetch *f, uint32_t idx) {
     f->queue[f->n_queued++] = idx;
 }
 
-static void note_failure(slc_store *s, const slc_slot *at, const slc_io_read *r) {
-    slc_err *e = &s->fetch.error;
+/* The first of the slot's reads that failed; there is one. */
+static const slc_io_read *failed_read(const slc_store *s, uint32_t id) {
+    const slc_io_read *r = &s->reads[(size_t)id * SLC_SLOT_PARTS];
 
-    s->stats.failed_reads++;
-    if (at->idx == SLC_NONE || e->code) return; /* nobody waits for it, or not the first */
-    slc_io_read_error(r, e);
-    slc_fail_context(e, "layer %u, expert %u", at->key / s->n_experts, at->key % s->n_experts);
+    while (!r->status) r++;
+    return r;
 }
 
 /* The fetch no longer waits for the slot's reads. */
@@ -205,6 +205,7 @@ static void load_done(slc_store *s, slc_slot *at, bool waited) {
     s->fetch.done_bytes += at->read_bytes;
     if (idx != SLC_NONE) undemand(s);
     if (at->failed) {
+        if (idx != SLC_NONE) s->fetch.failure[idx] = *failed_read(s, id);
         make_empty(s, id);
         if (idx == SLC_NONE) return;
         s->fetch.slot_of[idx] = SLC_NONE;
@@ -236,16 +237,14 @@ static slc_expert_view view_of(const slc_store *s, uint32_t id) {
 
 /* Holds what was read against the checkpoint's hash; another content is a failed read. */
 static void verify(slc_store *s, slc_slot *at) {
-    slc_expert_view view = view_of(s, (uint32_t)(at - s->slots));
+    uint32_t id = (uint32_t)(at - s->slots);
     uint32_t layer = at->key / s->n_experts, expert = at->key % s->n_experts;
+    slc_expert_view view = view_of(s, id);
 
     if (slc_checkpoint_verify_expert(s->ckpt, layer, expert, view.part)) return;
     at->failed = true;
+    s->reads[(size_t)id * SLC_SLOT_PARTS].status = SLC_E_FORMAT;
     s->stats.failed_reads++;
-    if (at->idx == SLC_NONE || s->fetch.error.code) return;
-    slc_fail(&s->fetch.error, SLC_E_FORMAT,
-             "%s: layer %u, expert %u: what was read is not what was packed (hash differs)",
-             s->ckpt->dir, layer, expert);
 }
 
 void slc_store_drain(slc_store *s, bool wait) {
@@ -257,7 +256,7 @@ void slc_store_drain(slc_store *s, bool wait) {
         for (uint32_t i = 0; i < n; i++) {
             slc_slot *at = done[i]->user;
             if (done[i]->status) {
-                note_failure(s, at, done[i]);
+                s->stats.failed_reads++;
                 at->failed = true;
             }
             if (--at->n_pending) continue;
@@ -301,6 +300,7 @@ static slc_outcome want(slc_store *s, uint32_t idx) {
     key = slc_store_key(s, f->layer, f->experts[idx]);
     id = s->map[key];
     f->slot_of[idx] = id;
+    f->failure[idx].status = SLC_OK;
     if (id == SLC_NONE) {
         slc_assert(f->idx_at_rank[s->rank[key]] == SLC_NONE); /* ids are distinct */
         f->idx_at_rank[s->rank[key]] = idx;
@@ -373,7 +373,6 @@ void slc_fetch_begin(slc_store *s, uint32_t layer, const uint32_t *experts, cons
     f->n = n;
     f->experts = experts;
     f->n_queued = f->n_taken = f->rank = f->n_unstarted = 0;
-    f->error = (slc_err){0};
     f->begun_ns = slc_now_ns();
     f->done_bytes = f->busy_bytes = f->busy_ns = 0;
     if (layer <= s->last_layer && s->last_layer != SLC_NONE) s->pass++;
@@ -393,7 +392,7 @@ static slc_fetched deliver(slc_store *s, uint32_t idx) {
     slc_fetched got = {.idx = idx, .slot = f->slot_of[idx]};
 
     if (got.slot == SLC_NONE) {
-        got.status = SLC_E_IO;
+        got.status = f->failure[idx].status;
         return got;
     }
     s->slots[got.slot].idx = SLC_NONE;
@@ -438,11 +437,19 @@ void slc_fetch_release(slc_store *s, const slc_fetched *ready, uint32_t n) {
     if (s->fetch.active) start_misses(s);
 }
 
-slc_status slc_fetch_error(const slc_store *s, slc_err *err) {
-    const slc_err *e = &s->fetch.error;
+slc_status slc_fetch_error(const slc_store *s, uint32_t idx, slc_err *err) {
+    const slc_fetch *f = &s->fetch;
+    const slc_io_read *r = &f->failure[idx];
 
-    if (e->code && err && !err->code) *err = *e;
-    return e->code;
+    slc_assert(f->active && idx < f->n);
+    if (!r->status || !err || err->code) return r->status;
+    if (r->status == SLC_E_FORMAT) {
+        slc_fail(err, r->status, "%s: what was read is not what was packed (hash differs)",
+                 s->ckpt->dir);
+    } else {
+        slc_io_read_error(r, err);
+    }
+    return slc_fail_context(err, "layer %u, expert %u", f->layer, f->experts[idx]);
 }
 
 static void note_rate(slc_store *s) {

@@ -125,7 +125,7 @@ void slc_store_check(const slc_store *s);
  *     slc_fetch_end(s); */
 typedef struct slc_fetched {
     uint32_t idx;      /* position in the experts array */
-    slc_status status; /* SLC_OK, or SLC_E_IO: the expert could not be read (slc_fetch_error) */
+    slc_status status; /* SLC_OK, or why the expert could not be read (slc_fetch_error) */
     slc_expert_view view;
     uint32_t slot; /* private */
 } slc_fetched;
@@ -140,8 +140,9 @@ void slc_fetch_begin(slc_store *s, uint32_t layer, const uint32_t *experts, cons
  * until released. 0: all n have been delivered. */
 uint32_t slc_fetch_next(slc_store *s, slc_fetched *ready, uint32_t max);
 void slc_fetch_release(slc_store *s, const slc_fetched *ready, uint32_t n);
-/* The first failure since slc_fetch_begin: layer, expert, file, offset. */
-slc_status slc_fetch_error(const slc_store *s, slc_err *err);
+/* Why experts[idx], delivered with a status, could not be read: layer, expert, file, offset. Until
+ * slc_fetch_end. */
+slc_status slc_fetch_error(const slc_store *s, uint32_t idx, slc_err *err);
 /* Ends the fetch; undelivered experts are abandoned, reads in flight complete later into their
  * slots. */
 void slc_fetch_end(slc_store *s);

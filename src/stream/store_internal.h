@@ -46,7 +46,7 @@ typedef struct slc_fetch {
     uint32_t n_queued, n_taken;
     uint32_t *idx_at_rank;      /* [n_experts] misses not started; SLC_NONE elsewhere */
     uint32_t rank, n_unstarted; /* all misses below rank are started */
-    slc_err error;              /* the first */
+    slc_io_read *failure;       /* [n_experts] by idx: the read that failed; status OK: none */
     /* measuring the disk: from the submission to the last time somebody waited, it was busy */
     uint64_t begun_ns, done_bytes;
     uint64_t busy_ns, busy_bytes;

@@ -1,6 +1,7 @@
 /* What fails, fails alone: an expert that cannot be read, or weights that are not numbers, break
  * the sequences that needed them and no other; a broken sequence says so until it is reset, and is
  * then as good as new. */
+#include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,6 +13,7 @@
 #include <cmocka.h>
 
 #include "engine/model_internal.h"
+#include "support/faults.h"
 #include "support/run.h"
 #include "support/temp.h"
 
@@ -22,6 +24,8 @@
 
 static const int32_t one_token[] = {5};
 static int32_t many[N_LONG];
+/* What every opened model reads its experts through. */
+static faults disk;
 
 /* ---- a copy of the model, to be damaged ---- */
 
@@ -51,8 +55,7 @@ static copy copy_model(void) {
     return c;
 }
 
-/* In the same file that the model has open. */
-static void repair(const copy *c) {
+static void write_weights(const copy *c) {
     int fd = open(c->weights, O_WRONLY | O_CLOEXEC);
 
     assert_true(fd >= 0);
@@ -66,17 +69,36 @@ static void remove_copy(copy *c) {
     free(c->bytes);
 }
 
-static slc_model *open_copy(const copy *c, const char *io) {
-    slc_model_options o = slc_model_options_default();
+static slc_model *open_with(const copy *c, slc_model_options o) {
     slc_err err = {0};
     slc_model *m;
 
     o.ctx_size = 128;
     o.n_seqs = 2;
     o.memory_bytes = 256ull << 20; /* all experts fit: what was read stays */
-    o.io = io;
     if (slc_model_open(c->dir, &o, &m, &err)) fail_msg("%s", err.msg);
+    faults_init(&disk);
+    m->ckpt->files[0].sys = &disk.sys;
     return m;
+}
+
+static slc_model *open_copy(const copy *c, const char *io) {
+    slc_model_options o = slc_model_options_default();
+
+    o.io = io;
+    return open_with(c, o);
+}
+
+/* From now on reads of these bytes fail, and at once. */
+static void break_disk(uint64_t off, uint64_t bytes) {
+    disk.bad_off = off;
+    disk.bad_len = bytes;
+    disk.bad_errno = ENXIO;
+    disk.bad_times = UINT32_MAX;
+}
+
+static void mend_disk(void) {
+    disk.bad_times = 0;
 }
 
 /* ---- steps ---- */
@@ -147,7 +169,7 @@ static void check_failed_read(const char *io, int bad) {
         slc_model_close(whole);
     }
     free(run_last_logits(m, one_token, 1)); /* its experts are in the cache from here on */
-    assert_int_equal(truncate(c.weights, 100), 0);
+    break_disk(0, c.n);
 
     p = new_pair(m);
     set(&p, good, one_token, 1);
@@ -172,7 +194,7 @@ static void check_failed_read(const char *io, int bad) {
     assert_same(p.logits[good], short_alone, p.vocab);
 
     /* The disk is back: nothing of the failure is left in the cache or in the sequence. */
-    repair(&c);
+    mend_disk();
     slc_seq_reset(p.items[good].seq);
     slc_seq_reset(p.items[bad].seq);
     set(&p, bad, many, N_LONG);
@@ -204,7 +226,7 @@ static void a_failed_read_fails_all_who_need_it(void **state) {
     pair p = new_pair(m);
 
     (void)state;
-    assert_int_equal(truncate(c.weights, 100), 0);
+    break_disk(0, c.n);
     for (int i = 0; i < 2; i++) set(&p, i, one_token, 1);
     step(m, &p);
     for (int i = 0; i < 2; i++) {
@@ -214,6 +236,87 @@ static void a_failed_read_fails_all_who_need_it(void **state) {
     free_pair(&p);
     slc_model_close(m);
     remove_copy(&c);
+}
+
+/* Feeds each item a token of its own; the expert of layer 0 that each is told of. */
+static void step_failing(slc_model *m, pair *p, const int32_t *token, uint32_t *expert) {
+    for (int i = 0; i < 2; i++) {
+        slc_seq_reset(p->items[i].seq);
+        set(p, i, &token[i], 1);
+    }
+    step(m, p);
+    for (int i = 0; i < 2; i++) {
+        const char *msg = p->items[i].err.msg;
+
+        if (sscanf(msg, "layer 0, expert %u: ", &expert[i]) != 1) fail_msg("\"%s\"", msg);
+    }
+}
+
+/* Whether the token fails when this expert of layer 0 alone cannot be read. */
+static void expect_use(const copy *c, int32_t token, uint32_t expert) {
+    slc_model *m = open_copy(c, "buffered"); /* no read touches a neighbour */
+    slc_extent e = slc_checkpoint_expert(m->ckpt, 0, expert, SLC_EXPERT_UP, SLC_PART_W);
+    slc_step_item it = {.tokens = &token, .n_tokens = 1};
+    slc_err err = {0};
+
+    break_disk(e.off, e.bytes);
+    assert_int_equal(slc_seq_create(m, &it.seq, &err), SLC_OK);
+    assert_int_equal(slc_step(m, &it, 1, NULL, NULL, &err), SLC_OK);
+    assert_int_equal(it.err.code, SLC_E_IO);
+    slc_seq_destroy(it.seq);
+    slc_model_close(m);
+}
+
+/* Nothing can be read: each item is told of an expert that it needs itself. */
+static void every_item_is_told_its_own_failure(void **state) {
+    copy c = copy_model();
+    slc_model *m = open_copy(&c, "auto");
+    pair p = new_pair(m);
+    uint32_t n_different = 0;
+
+    (void)state;
+    for (int32_t k = 0; k < 4; k++) {
+        int32_t token[2] = {5 + 7 * k, 90 + 11 * k};
+        uint32_t expert[2];
+
+        break_disk(0, c.n);
+        step_failing(m, &p, token, expert);
+        n_different += expert[0] != expert[1];
+        for (int i = 0; i < 2; i++) expect_use(&c, token[i], expert[i]);
+    }
+    assert_true(n_different > 0);
+    free_pair(&p);
+    slc_model_close(m);
+    remove_copy(&c);
+}
+
+/* So do the original's two ways, for single tokens and for prompts. */
+static void every_stream_mode_names_the_expert(void **state) {
+    static const char *const modes[] = {"serial", "seed"};
+
+    (void)state;
+    for (int i = 0; i < 2; i++)
+        for (uint32_t n = 1; n <= N_LONG; n += N_LONG - 1) {
+            copy c = copy_model();
+            slc_model_options o = slc_model_options_default();
+            slc_model *m;
+            pair p;
+
+            o.stream_mode = modes[i];
+            m = open_with(&c, o);
+            p = new_pair(m);
+            break_disk(0, c.n);
+            for (int k = 0; k < 2; k++) set(&p, k, many, n);
+            step(m, &p);
+            for (int k = 0; k < 2; k++) {
+                assert_int_equal(p.items[k].err.code, SLC_E_IO);
+                assert_non_null(strstr(p.items[k].err.msg, "layer 0, expert "));
+                assert_non_null(strstr(p.items[k].err.msg, "model.safetensors: cannot read"));
+            }
+            free_pair(&p);
+            slc_model_close(m);
+            remove_copy(&c);
+        }
 }
 
 /* A generation that meets a failed read ends with an error and what was made so far. */
@@ -230,7 +333,7 @@ static void a_generation_keeps_what_was_made(void **state) {
     o.sampling.temperature = 0;
     assert_int_equal(slc_seq_create(m, &s, &err), SLC_OK);
     free(run_last_logits(m, one_token, 1));
-    assert_int_equal(truncate(c.weights, 100), 0);
+    break_disk(0, c.n);
     assert_int_equal(slc_generate(m, s, one_token, 1, &o, &g, &err), SLC_E_IO);
     assert_int_equal(g.finish, SLC_FINISH_ERROR);
     assert_true(g.n_ids >= 1 && g.n_ids < 50);
@@ -238,7 +341,7 @@ static void a_generation_keeps_what_was_made(void **state) {
     slc_generation_deinit(&g);
 
     slc_seq_reset(s);
-    repair(&c);
+    mend_disk();
     err = (slc_err){0};
     assert_int_equal(slc_generate(m, s, one_token, 1, &o, &g, &err), SLC_OK);
     assert_int_equal(g.n_ids, 50);
@@ -254,7 +357,7 @@ static void spoil_row(copy *c, const slc_weight *w, uint32_t row) {
 
     assert_true(bytes > 0 && w->type.scale_dtype == SLC_DTYPE_BF16);
     for (uint64_t i = 0; i < bytes; i += 2) at[i] = 0x80, at[i + 1] = 0x7f;
-    repair(c); /* writes the damage */
+    write_weights(c);
 }
 
 /* An embedding row full of infinities: whoever feeds that id fails, at its position. */
@@ -315,6 +418,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_failed_read_fails_those_who_need_it),
         cmocka_unit_test(a_failed_read_fails_all_who_need_it),
+        cmocka_unit_test(every_item_is_told_its_own_failure),
+        cmocka_unit_test(every_stream_mode_names_the_expert),
         cmocka_unit_test(a_generation_keeps_what_was_made),
         cmocka_unit_test(values_that_are_not_finite_fail_their_sequence),
         cmocka_unit_test(logits_that_are_not_finite_are_never_handed_out),

@@ -240,7 +240,6 @@ static void a_failed_guess_is_silent(void **state) {
     assert_int_equal(stats(w, SLC_GUESS_NEXT_LAYER).wasted, 1);
     assert_int_equal(slc_store_get_stats(w->store).failed_reads, 1);
     use(w, 0, &other, 1);
-    assert_int_equal(slc_fetch_error(w->store, NULL), SLC_OK);
     use(w, 1, &id, 1); /* read again, on demand */
 }
 

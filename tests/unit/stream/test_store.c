@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -35,6 +36,7 @@ typedef struct world {
     slc_store *store;
     const slc_policy *policy; /* NULL: the default */
     uint32_t random;
+    slc_err failure; /* of the last expert that fetch_all found failed */
     slc_err err;
 } world;
 
@@ -101,12 +103,24 @@ static void choose(world *w, uint32_t *ids, uint32_t n) {
     }
 }
 
+/* An expert that failed says that it did, and not another. */
+static void expect_failure(world *w, uint32_t layer, uint32_t expert, const slc_fetched *got) {
+    slc_err *e = &w->failure;
+    char name[64];
+
+    *e = (slc_err){0};
+    assert_int_equal(slc_fetch_error(w->store, got->idx, e), got->status);
+    snprintf(name, sizeof(name), "layer %u, expert %u: ", layer, expert);
+    if (strncmp(e->msg, name, strlen(name))) fail_msg("%s is not about %s", e->msg, name);
+}
+
 /* Runs a fetch to its end, at most `max` at a time; returns how many experts failed. */
 static uint32_t fetch_all(world *w, uint32_t layer, const uint32_t *ids, uint32_t n, uint32_t max) {
     bool seen[EXPERTS] = {false};
     uint32_t n_seen = 0, n_failed = 0, got;
     slc_fetched ready[EXPERTS];
 
+    w->failure = (slc_err){0};
     slc_fetch_begin(w->store, layer, ids, NULL, n, true);
     slc_store_check(w->store);
     while ((got = slc_fetch_next(w->store, ready, max)) > 0) {
@@ -117,6 +131,7 @@ static uint32_t fetch_all(world *w, uint32_t layer, const uint32_t *ids, uint32_
             seen[ready[i].idx] = true;
             if (ready[i].status) {
                 n_failed++;
+                expect_failure(w, layer, ids[ready[i].idx], &ready[i]);
             } else {
                 assert_true(fake_model_matches(w->model, layer, ids[ready[i].idx], &ready[i].view));
             }
@@ -336,7 +351,6 @@ static void b02_a_bad_range_fails_one_expert(void **state) {
     world *w = *state;
     slc_extent bad = slc_checkpoint_expert(&w->model->ckpt, 1, 6, SLC_EXPERT_UP, SLC_PART_W);
     uint32_t ids[EXPERTS];
-    slc_err err = {0};
 
     start(w, 5);
     for (uint32_t i = 0; i < EXPERTS; i++) ids[i] = i;
@@ -345,13 +359,11 @@ static void b02_a_bad_range_fails_one_expert(void **state) {
     w->faults.bad_errno = ENXIO;
     w->faults.bad_times = 1;
     assert_int_equal(fetch_all(w, 1, ids, EXPERTS, 4), 1);
-    assert_int_equal(slc_fetch_error(w->store, &err), SLC_E_IO);
-    assert_non_null(strstr(err.msg, "layer 1, expert "));
-    assert_non_null(strstr(err.msg, "shard-1"));
-    assert_int_equal(err.sys_errno, ENXIO);
+    assert_int_equal(w->failure.code, SLC_E_IO);
+    assert_non_null(strstr(w->failure.msg, "shard-1"));
+    assert_int_equal(w->failure.sys_errno, ENXIO);
     assert_int_equal(slc_store_get_stats(w->store).failed_reads, 1);
     assert_int_equal(fetch_all(w, 1, ids, EXPERTS, 4), 0);
-    assert_int_equal(slc_fetch_error(w->store, NULL), SLC_OK);
 }
 
 static void b19_passing_errors_are_not_seen(void **state) {
@@ -398,25 +410,49 @@ static void an_abandoned_failure_is_nobodys(void **state) {
     while (slc_io_outstanding(w->io)) { /* another fetch takes the results in */
         uint32_t other = 9;
         assert_int_equal(fetch_all(w, 3, &other, 1, 1), 0);
-        assert_int_equal(slc_fetch_error(w->store, NULL), SLC_OK);
     }
     assert_int_equal(slc_store_get_stats(w->store).failed_reads, 3);
     assert_int_equal(fetch_all(w, 0, ids, 3, 3), 0);
+}
+
+/* A hint's read fails before the expert is asked for, the rest of it comes while the fetch waits.
+ */
+static void a_failure_before_the_fetch_is_told_too(void **state) {
+    world *w = *state;
+    uint32_t n_late = 0;
+
+    start(w, LAYERS * EXPERTS);
+    w->faults.bad_len = UINT64_C(1) << 40;
+    w->faults.bad_errno = ENXIO;
+    for (uint32_t i = 0; i < LAYERS * EXPERTS; i++) {
+        uint64_t before = slc_store_get_stats(w->store).failed_reads;
+        uint32_t layer = i / EXPERTS, id = i % EXPERTS;
+
+        w->faults.bad_times = 1;
+        slc_store_prefetch(w->store, layer, &id, 1, SLC_GUESS_HOT);
+        for (int k = 0; k < 1000 && slc_store_get_stats(w->store).failed_reads == before; k++) {
+            slc_store_poll(w->store);
+        }
+        n_late += slc_io_outstanding(w->io) > 0;
+        fetch_all(w, layer, &id, 1, 1);
+        w->faults.bad_times = 0;
+        assert_int_equal(fetch_all(w, layer, &id, 1, 1), 0);
+    }
+    if (w->variant->reorder) assert_true(n_late > 0);
 }
 
 static void b21_a_truncated_file_fails_clearly(void **state) {
     world *w = *state;
     slc_file *f = &w->model->ckpt.files[0];
     uint32_t ids[EXPERTS];
-    slc_err err = {0};
 
     start(w, EXPERTS);
     for (uint32_t i = 0; i < EXPERTS; i++) ids[i] = i;
     assert_int_equal(truncate(f->path, (off_t)f->size_bytes / 4), 0);
     assert_int_equal(fetch_all(w, 2, ids, EXPERTS, 4), EXPERTS);
-    assert_int_equal(slc_fetch_error(w->store, &err), SLC_E_IO);
-    assert_non_null(strstr(err.msg, "unexpected end of file"));
-    assert_non_null(strstr(err.msg, "shard-0"));
+    assert_int_equal(w->failure.code, SLC_E_IO);
+    assert_non_null(strstr(w->failure.msg, "unexpected end of file"));
+    assert_non_null(strstr(w->failure.msg, "shard-0"));
     assert_int_equal(fetch_all(w, 1, ids, EXPERTS, 4), 0); /* in the other file */
 }
 
@@ -486,6 +522,7 @@ int main(void) {
         CASE(b19_passing_errors_are_not_seen),
         CASE(every_nth_failure_is_survived),
         CASE(an_abandoned_failure_is_nobodys),
+        CASE(a_failure_before_the_fetch_is_told_too),
         CASE(b21_a_truncated_file_fails_clearly),
         CASE(sizes_are_told_before_create),
         CASE(a_dense_model_has_no_store),
