@@ -9,9 +9,10 @@
  *
  * A fetch marks its misses by their rank in file order, so that the next one to start is found by
  * walking up, and starts them while slots can be had: at begin, at each release, and when a load
- * that nobody waits for frees its slot. Hits are pinned at begin, so that misses cannot evict them.
- * Parts of an expert lie far apart in a folder of stacked tensors; reads go expert by expert, since
- * the first complete expert is what lets computing start.
+ * that nobody waits for frees its slot, or one that was read early failed and is to be read again.
+ * Hits are pinned at begin, so that misses cannot evict them. Parts of an expert lie far apart in a
+ * folder of stacked tensors; reads go expert by expert, since the first complete expert is what
+ * lets computing start.
  *
  * Everything is allocated at create. Entered by the owner thread alone. */
 #include "stream/store.h"
@@ -198,6 +199,34 @@ static void undemand(slc_store *s) {
     if (--s->n_demanded == 0) s->calm_since_ns = slc_now_ns();
 }
 
+/* The expert becomes a miss that is not started. */
+static void put_back(slc_store *s, uint32_t idx) {
+    slc_fetch *f = &s->fetch;
+    uint32_t rank = s->rank[slc_store_key(s, f->layer, f->experts[idx])];
+
+    f->idx_at_rank[rank] = idx;
+    f->n_unstarted++;
+    if (rank < f->rank) f->rank = rank;
+}
+
+/* What was read early and failed is read once more for the fetch that waits for it: a hint must not
+ * fail what would have worked without it. */
+static void load_failed(slc_store *s, uint32_t id) {
+    uint32_t idx = s->slots[id].idx;
+    bool asked = s->slots[id].asked;
+    slc_io_read failed = *failed_read(s, id);
+
+    make_empty(s, id);
+    if (idx == SLC_NONE) return;
+    s->fetch.slot_of[idx] = SLC_NONE;
+    if (!asked) {
+        put_back(s, idx);
+        return;
+    }
+    s->fetch.failure[idx] = failed;
+    enqueue(&s->fetch, idx);
+}
+
 static void load_done(slc_store *s, slc_slot *at, bool waited) {
     uint32_t id = (uint32_t)(at - s->slots), idx = at->idx;
 
@@ -205,11 +234,7 @@ static void load_done(slc_store *s, slc_slot *at, bool waited) {
     s->fetch.done_bytes += at->read_bytes;
     if (idx != SLC_NONE) undemand(s);
     if (at->failed) {
-        if (idx != SLC_NONE) s->fetch.failure[idx] = *failed_read(s, id);
-        make_empty(s, id);
-        if (idx == SLC_NONE) return;
-        s->fetch.slot_of[idx] = SLC_NONE;
-        enqueue(&s->fetch, idx);
+        load_failed(s, id);
         return;
     }
     at->state = SLC_SLOT_READY;
@@ -285,6 +310,7 @@ static void start_misses(slc_store *s) {
         f->slot_of[idx] = id;
         n += slc_store_start_load(s, id, key, s->batch + n);
         s->slots[id].idx = idx;
+        s->slots[id].asked = true;
         s->n_demanded++;
     }
     if (n) slc_io_submit(s->io, s->batch, n);
@@ -471,6 +497,7 @@ void slc_fetch_end(slc_store *s) {
         uint32_t id = f->slot_of[i];
         if (id == SLC_NONE || s->slots[id].idx != i) continue;
         s->slots[id].idx = SLC_NONE;
+        s->slots[id].asked = false;
         if (s->slots[id].state == SLC_SLOT_READY) {
             unpin(s, id);
         } else {

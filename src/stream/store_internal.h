@@ -34,6 +34,7 @@ typedef struct slc_slot {
     bool awaited;       /* ready, kept from the policy until its layer's turn */
     bool held_up_fetch; /* its reads were done while a fetch waited for others */
     bool failed;        /* a read failed */
+    bool asked;         /* read for the running fetch, not on a hint or for an earlier one */
 } slc_slot;
 
 typedef struct slc_fetch {
