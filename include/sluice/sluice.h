@@ -175,7 +175,9 @@ typedef void slc_logits_fn(void *user, uint32_t item, uint32_t pos, const float 
  * are all this call; results of an item do not depend on the others. Long inputs are split into
  * passes of prefill_chunk tokens. Returns SLC_OK when the call itself worked: look at each item's
  * err. An item that fails leaves its sequence broken (only reset and destroy work), the others go
- * on. A too long input fails its item before any work, the sequence untouched.
+ * on. A too long input fails its item before any work, the sequence untouched. When a weight file
+ * of a model with experts is written to, cut or grown while the model is open, all items fail from
+ * then on, and only opening it again helps; removing or replacing files by name does no harm.
  * SLC_E_CANCELLED: stopped between passes; sequences stay usable at the length they report. */
 SLC_API slc_status slc_step(slc_model *m, slc_step_item *items, uint32_t n_items,
                             slc_logits_fn *on_logits, void *user, slc_err *err) SLC_MUST_CHECK;

@@ -50,6 +50,7 @@ struct slc_model {
     slc_sampler *sampler;
     uint32_t n_stop_ids;
     int32_t stop_ids[SLC_MAX_STOP_IDS + 2];
+    slc_err changed; /* a weight file was written to: no step works any more (step.c) */
     slc_stats stats; /* the token and time counters; the rest is filled in on request */
     _Atomic bool cancel;
 };

@@ -134,7 +134,8 @@ static slc_status load(slc_model *m, const slc_model_options *opt, slc_err *err)
     if ((rc = slc_arena_alloc(&m->scratch, false, err))) return rc;
     slc_step_take(m, &m->scratch, m->plan.chunk);
     malloc_trim(0);
-    return slc_streaming_open(m, opt, err);
+    if ((rc = slc_streaming_open(m, opt, err))) return rc;
+    return slc_checkpoint_check_files(m->ckpt, err);
 }
 
 static void log_start(const slc_model *m) {

@@ -3,7 +3,11 @@
  * A step is cut into passes of at most `chunk` tokens. A pass takes what is left of every item, in
  * order, as one span per item. An item that fails (an expert could not be read, a value is not
  * finite) keeps its rows to the end of the pass, where they harm nobody, and is left out
- * afterwards. */
+ * afterwards.
+ *
+ * Where experts are read while the model runs, its files are looked at after each pass, before any
+ * logits are handed out: all that the pass used was read by then, so text of mixed weights is never
+ * made. A model whose files were written to stays unusable, since its cache may hold anything. */
 #include "base/clock.h"
 #include "base/fail.h"
 #include "engine/model_internal.h"
@@ -54,7 +58,9 @@ uint32_t slc_seq_len(const slc_seq *s) {
 static void check_item(const slc_model *m, slc_step_item *it) {
     uint32_t v = slc_model_config(m)->vocab_size;
 
-    if (it->seq->broken)
+    if (m->changed.code)
+        it->err = m->changed;
+    else if (it->seq->broken)
         slc_fail(&it->err, SLC_E_INVALID, "the sequence failed earlier: reset it before reuse");
     else if (it->n_tokens == 0)
         slc_fail(&it->err, SLC_E_INVALID, "no tokens to process");
@@ -147,6 +153,13 @@ static void run_layers(slc_model *m) {
     }
 }
 
+/* A file that was written to fails every item, whatever else its bytes may have led to. */
+static void check_files(slc_model *m) {
+    if (!m->io) return; /* everything is in memory */
+    if (!m->changed.code && slc_checkpoint_check_files(m->ckpt, &m->changed) == SLC_OK) return;
+    for (uint32_t s = 0; s < m->pass.n_spans; s++) m->pass_items[s]->err = m->changed;
+}
+
 /* ---- logits ---- */
 
 /* Rows of the pass whose logits are wanted, collected across items and computed together. */
@@ -234,6 +247,7 @@ slc_status slc_step(slc_model *m, slc_step_item *items, uint32_t n_items, slc_lo
         if (atomic_exchange_explicit(&m->cancel, false, memory_order_relaxed))
             return slc_fail(err, SLC_E_CANCELLED, "stopped on request");
         run_layers(m);
+        check_files(m);
         if (on_logits) deliver_logits(m, items, on_logits, user);
         finish_pass(m, slc_now_ns() - start);
     }

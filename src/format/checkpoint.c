@@ -162,6 +162,13 @@ void slc_checkpoint_close(slc_checkpoint *c) {
     free(c);
 }
 
+slc_status slc_checkpoint_check_files(const slc_checkpoint *c, slc_err *err) {
+    slc_status rc = SLC_OK;
+
+    for (uint32_t i = 0; !rc && i < c->n_files; i++) rc = slc_file_check(&c->files[i], err);
+    return rc;
+}
+
 /* ---- experts ---- */
 
 slc_extent slc_checkpoint_expert(const slc_checkpoint *c, uint32_t layer, uint32_t expert, int proj,

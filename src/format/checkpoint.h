@@ -105,6 +105,10 @@ slc_status slc_checkpoint_open(const char *path, const slc_log *log, slc_checkpo
                                slc_err *err) SLC_MUST_CHECK;
 void slc_checkpoint_close(slc_checkpoint *c);
 
+/* The first of the files that is not as it was when it was opened (slc_file_check), as an error.
+ * Any thread; a system call per file. */
+slc_status slc_checkpoint_check_files(const slc_checkpoint *c, slc_err *err) SLC_MUST_CHECK;
+
 /* Where part `part` of projection `proj` of an expert lies. Indices must be in range. */
 slc_extent slc_checkpoint_expert(const slc_checkpoint *c, uint32_t layer, uint32_t expert, int proj,
                                  int part);

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -33,6 +34,7 @@ static slc_status open_regular(slc_file *f, slc_err *err) {
     }
     fcntl(f->fd, F_SETFL, 0);
     f->size_bytes = (uint64_t)st.st_size;
+    f->mtime = st.st_mtim;
     return SLC_OK;
 }
 
@@ -48,6 +50,38 @@ slc_status slc_file_open_with(slc_file *f, const char *path, const slc_sys *sys,
 
 slc_status slc_file_open(slc_file *f, const char *path, slc_err *err) {
     return slc_file_open_with(f, path, &slc_sys_linux, err);
+}
+
+/* "2026-01-31 23:59:59.123456789 UTC" */
+static const char *time_text(struct timespec t, char text[64]) {
+    struct tm tm;
+    size_t n = 0;
+
+    if (gmtime_r(&t.tv_sec, &tm)) n = strftime(text, 40, "%Y-%m-%d %H:%M:%S", &tm);
+    snprintf(text + n, 64 - n, ".%09ld UTC", t.tv_nsec);
+    return text;
+}
+
+slc_status slc_file_check(const slc_file *f, slc_err *err) {
+    char now[64], then[64];
+    struct stat st;
+
+    if (f->sys->fstat(f->sys, f->fd, &st)) {
+        return slc_fail_errno(err, errno, "%s: cannot tell whether it changed", f->path);
+    }
+    if ((uint64_t)st.st_size != f->size_bytes) {
+        return slc_fail(err, SLC_E_IO,
+                        "%s: changed since it was opened: %" PRIu64 " bytes long, expected %" PRIu64
+                        "; open the model again",
+                        f->path, (uint64_t)st.st_size, f->size_bytes);
+    }
+    if (st.st_mtim.tv_sec != f->mtime.tv_sec || st.st_mtim.tv_nsec != f->mtime.tv_nsec) {
+        return slc_fail(err, SLC_E_IO,
+                        "%s: changed since it was opened: last written at %s, expected %s; open "
+                        "the model again",
+                        f->path, time_text(st.st_mtim, now), time_text(f->mtime, then));
+    }
+    return SLC_OK;
 }
 
 void slc_file_close(slc_file *f) {

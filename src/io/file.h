@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 #include "base/log.h"
 #include "io/sys.h"
@@ -17,6 +18,7 @@ typedef struct slc_file {
     int fd;             /* buffered descriptor */
     int direct_fd;      /* O_DIRECT descriptor, -1 where direct reads do not work */
     uint64_t size_bytes;
+    struct timespec mtime; /* when it was opened, as is size_bytes */
     uint32_t align; /* of offset, length and memory of a direct read (a power of two, >= 512);
                        1 where direct reads do not work */
 } slc_file;
@@ -30,6 +32,12 @@ slc_status slc_file_open_with(slc_file *f, const char *path, const slc_sys *sys,
  * aligned reads, which must also leave the page cache alone. Where that fails, the file stays
  * buffered and *why gets a short reason (static string, NULL on success); never an error. */
 void slc_file_enable_direct(slc_file *f, const char **why);
+/* SLC_E_IO, with what was found and what was expected, when the file has another length or time of
+ * last change than when it was opened: what is read from it may be anything. A file that was
+ * removed, or replaced by another of its name, is unchanged: the descriptor leads to the old one,
+ * whose data stay. One fstat, well under a microsecond. (Changes in the same tick of the kernel's
+ * clock, some milliseconds, look like one.) */
+slc_status slc_file_check(const slc_file *f, slc_err *err) SLC_MUST_CHECK;
 /* A zeroed or closed slc_file is fine. */
 void slc_file_close(slc_file *f);
 

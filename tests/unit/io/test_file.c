@@ -126,6 +126,36 @@ static void a_file_replaced_while_opened_stays_buffered(void **state) {
     free(other);
 }
 
+static void b21_changes_are_noticed_new_names_are_not(void **state) {
+    world *w = *state;
+    struct timespec then[2] = {{.tv_sec = 1000000000, .tv_nsec = 123456789}, {0}};
+    char *other = temp_write(w->dir, "other", w->bytes, 10);
+
+    then[1] = then[0];
+    assert_int_equal(slc_file_check(&w->file, &w->err), SLC_OK);
+    assert_int_equal(rename(other, w->path), 0);
+    assert_int_equal(slc_file_check(&w->file, &w->err), SLC_OK);
+    assert_int_equal(unlink(w->path), 0);
+    assert_int_equal(slc_file_check(&w->file, &w->err), SLC_OK);
+    assert_int_equal(futimens(w->file.fd, then), 0);
+    assert_int_equal(slc_file_check(&w->file, &w->err), SLC_E_IO);
+    assert_non_null(strstr(w->err.msg, w->path));
+    assert_non_null(strstr(w->err.msg, "last written at 2001-09-09 01:46:40.123456789 UTC, exp"));
+    free(other);
+}
+
+static void b21_a_length_that_changed_is_told(void **state) {
+    world *w = *state;
+
+    assert_int_equal(truncate(w->path, 1000), 0);
+    assert_int_equal(slc_file_check(&w->file, &w->err), SLC_E_IO);
+    assert_non_null(strstr(w->err.msg, "1000 bytes long, expected 100001;"));
+    w->err = (slc_err){0};
+    w->faults.fstat_errno = ESTALE;
+    assert_int_equal(slc_file_check(&w->file, &w->err), SLC_E_IO);
+    assert_int_equal(w->err.sys_errno, ESTALE);
+}
+
 static void open_failures_name_the_path(void **state) {
     world *w = *state;
     char *fifo = temp_path(w->dir, "fifo");
@@ -255,6 +285,8 @@ int main(void) {
         CASE(read_survives_a_passing_error),
         CASE(descriptors_are_left_blocking),
         CASE(a_file_replaced_while_opened_stays_buffered),
+        CASE(b21_changes_are_noticed_new_names_are_not),
+        CASE(b21_a_length_that_changed_is_told),
         CASE(open_failures_name_the_path),
         CASE(b13_too_many_open_files_says_what_helps),
         CASE(direct_reads_are_proven),
