@@ -69,6 +69,19 @@ bool slc_enable_direct_reads(slc_checkpoint *c, const slc_log *log) {
     return !n_buffered;
 }
 
+void slc_tell_remote(const slc_checkpoint *c, const slc_log *log) {
+    for (uint32_t i = 0; i < c->n_files; i++) {
+        const char *kind = slc_file_remote(&c->files[i]);
+
+        if (!kind) continue;
+        slc_logf(log, SLC_LOG_INFO,
+                 "%s: reached through %s, which may be many times slower than a local SSD; a copy "
+                 "on one is better",
+                 c->files[i].path, kind);
+        return;
+    }
+}
+
 slc_status slc_streaming_init(slc_model *m, const slc_model_options *opt, slc_err *err) {
     slc_io_options io = {.log = &m->log};
     slc_status rc = slc_stream_mode_parse(opt->stream_mode, &m->mode, err);
@@ -83,6 +96,7 @@ slc_status slc_streaming_init(slc_model *m, const slc_model_options *opt, slc_er
     if (opt->verify_reads && !m->ckpt->pack)
         return slc_fail(err, SLC_E_INVALID,
                         "option --verify-reads: %s is no pack and has no hashes", m->ckpt->dir);
+    slc_tell_remote(m->ckpt, &m->log);
     if (!slc_config_is_moe(slc_model_config(m))) return SLC_OK;
     if (m->mode != SLC_MODE_FULL) io.kind = SLC_IO_BUFFERED;
     if (io.kind != SLC_IO_BUFFERED) slc_enable_direct_reads(m->ckpt, &m->log);

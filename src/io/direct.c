@@ -10,7 +10,6 @@
 #include <linux/magic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -36,10 +35,11 @@ static bool page_is_cached(int fd, uint64_t off) {
     return resident & 1;
 }
 
-static bool lives_in_memory(int fd) {
+static bool lives_in_memory(const slc_file *f) {
     struct statfs fs;
 
-    return fstatfs(fd, &fs) == 0 && (fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC);
+    return f->sys->fstatfs(f->sys, f->fd, &fs) == 0 &&
+           (fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC);
 }
 
 /* ---- sample reads ---- */
@@ -85,7 +85,7 @@ static const char *prove(const slc_file *f, int fd, uint32_t align) {
         if (s == SAMPLE_DIRECT) proven = true;
     }
     free(block);
-    if (!why && !proven && (seen_cached || lives_in_memory(fd))) {
+    if (!why && !proven && (seen_cached || lives_in_memory(f))) {
         why = "the file system serves direct reads from the page cache";
     }
     return why;

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,6 +51,22 @@ slc_status slc_file_open_with(slc_file *f, const char *path, const slc_sys *sys,
 
 slc_status slc_file_open(slc_file *f, const char *path, slc_err *err) {
     return slc_file_open_with(f, path, &slc_sys_linux, err);
+}
+
+const char *slc_file_remote(const slc_file *f) {
+    struct statfs fs;
+
+    if (f->sys->fstatfs(f->sys, f->fd, &fs)) return NULL;
+    switch ((uint32_t)fs.f_type) {
+    case NFS_SUPER_MAGIC: return "NFS";
+    case SMB_SUPER_MAGIC:
+    case CIFS_SUPER_MAGIC:
+    case SMB2_SUPER_MAGIC: return "SMB";
+    case FUSE_SUPER_MAGIC: return "FUSE";
+    case V9FS_MAGIC: return "9P";
+    case CEPH_SUPER_MAGIC: return "Ceph";
+    default: return NULL;
+    }
 }
 
 /* "2026-01-31 23:59:59.123456789 UTC" */

@@ -32,6 +32,9 @@ slc_status slc_file_open_with(slc_file *f, const char *path, const slc_sys *sys,
  * aligned reads, which must also leave the page cache alone. Where that fails, the file stays
  * buffered and *why gets a short reason (static string, NULL on success); never an error. */
 void slc_file_enable_direct(slc_file *f, const char **why);
+/* What stands between us and the disk, where that may be a network or another process: "NFS",
+ * "SMB", "FUSE" and the like. NULL: nothing that is known. */
+const char *slc_file_remote(const slc_file *f);
 /* SLC_E_IO, with what was found and what was expected, when the file has another length or time of
  * last change than when it was opened: what is read from it may be anything. A file that was
  * removed, or replaced by another of its name, is unchanged: the descriptor leads to the old one,

@@ -19,6 +19,10 @@ static int sys_fstat(const slc_sys *sys, int fd, struct stat *st) {
     return fstat(fd, st);
 }
 
+static int sys_fstatfs(const slc_sys *sys, int fd, struct statfs *fs) {
+    return fstatfs(fd, fs);
+}
+
 static int64_t sys_direct_align(const slc_sys *sys, int fd) {
 #ifdef STATX_DIOALIGN
     struct statx sx;
@@ -51,6 +55,7 @@ const slc_sys slc_sys_linux = {
     .open = sys_open,
     .close = sys_close,
     .fstat = sys_fstat,
+    .fstatfs = sys_fstatfs,
     .direct_align = sys_direct_align,
     .pread = sys_pread,
     .willneed = sys_willneed,

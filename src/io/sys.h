@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <sys/stat.h>
 #include <sys/types.h>
+#include <sys/vfs.h>
 
 typedef struct slc_sys slc_sys;
 
@@ -15,6 +16,7 @@ struct slc_sys {
     int (*open)(const slc_sys *sys, const char *path, int flags);
     int (*close)(const slc_sys *sys, int fd);
     int (*fstat)(const slc_sys *sys, int fd, struct stat *st);
+    int (*fstatfs)(const slc_sys *sys, int fd, struct statfs *fs);
     /* Required alignment of direct reads (offset, length and memory) as STATX_DIOALIGN reports it:
      * > 0; 0 where the kernel or file system does not say; -1 where it says "no direct reads". */
     int64_t (*direct_align)(const slc_sys *sys, int fd);

@@ -42,6 +42,13 @@ static int fault_fstat(const slc_sys *sys, int fd, struct stat *st) {
     return fstat(fd, st);
 }
 
+static int fault_fstatfs(const slc_sys *sys, int fd, struct statfs *fs) {
+    int rc = fstatfs(fd, fs);
+
+    if (of(sys)->fs_type) fs->f_type = of(sys)->fs_type;
+    return rc;
+}
+
 static int64_t fault_direct_align(const slc_sys *sys, int fd) {
     if (of(sys)->claimed_align) return of(sys)->claimed_align;
     return slc_sys_linux.direct_align(&slc_sys_linux, fd);
@@ -76,6 +83,7 @@ static ssize_t fault_pread(const slc_sys *sys, int fd, void *buf, size_t n, off_
     ssize_t got = pread(fd, buf, n, off);
     int32_t result = got < 0 ? -errno : (int32_t)got;
 
+    if (f->latency_us) usleep(f->latency_us);
     if (f->delay_us) {
         uint32_t random = (uint32_t)off * 2654435761u + f->n_reads + 1;
         usleep(faults_random(&random) % f->delay_us);
@@ -101,6 +109,7 @@ void faults_init(faults *f) {
     *f = (faults){.sys = {.open = fault_open,
                           .close = fault_close,
                           .fstat = fault_fstat,
+                          .fstatfs = fault_fstatfs,
                           .direct_align = fault_direct_align,
                           .pread = fault_pread,
                           .willneed = fault_willneed,

@@ -17,13 +17,15 @@ typedef struct faults {
     uint32_t eintr_every; /* every n-th read is interrupted */
     uint32_t fail_nth;    /* the n-th read from now (1-based) fails with fail_errno */
     int fail_errno;
-    uint64_t bad_off, bad_len;  /* reads that touch this range fail with bad_errno ... */
-    int bad_errno;              /* ... */
-    _Atomic uint32_t bad_times; /* ... this many times more */
-    uint32_t delay_us;          /* thread pool only: longest random delay of a read */
-    int direct_open_errno;      /* open with O_DIRECT fails */
-    int direct_read_errno;      /* every read of an O_DIRECT descriptor fails */
+    uint64_t bad_off, bad_len;   /* reads that touch this range fail with bad_errno ... */
+    int bad_errno;               /* ... */
+    _Atomic uint32_t bad_times;  /* ... this many times more */
+    uint32_t delay_us;           /* thread pool only: longest random delay of a read */
+    _Atomic uint32_t latency_us; /* thread pool only: added to every read; may change at any time */
+    int direct_open_errno;       /* open with O_DIRECT fails */
+    int direct_read_errno;       /* every read of an O_DIRECT descriptor fails */
     int fstat_errno;
+    uint32_t fs_type;      /* what fstatfs says; 0: the truth */
     uint32_t min_align;    /* direct reads at lesser offset, length or memory alignment: EINVAL */
     int64_t claimed_align; /* what direct_align says; 0: the truth */
     /* counts */

@@ -195,6 +195,22 @@ static void b13_too_many_open_files_says_what_helps(void **state) {
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
 }
 
+static void b28_network_file_systems_are_told_apart(void **state) {
+    static const struct {
+        uint32_t type;
+        const char *name;
+    } kinds[] = {{0x6969, "NFS"},      {0x517b, "SMB"},    {0xff534d42, "SMB"}, {0xfe534d42, "SMB"},
+                 {0x65735546, "FUSE"}, {0x01021997, "9P"}, {0x00c36400, "Ceph"}};
+    world *w = *state;
+
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        w->faults.fs_type = kinds[i].type;
+        assert_string_equal(slc_file_remote(&w->file), kinds[i].name);
+    }
+    w->faults.fs_type = 0xef53; /* ext4 */
+    assert_null(slc_file_remote(&w->file));
+}
+
 static void direct_reads_are_proven(void **state) {
     world *w = *state;
     const char *why = enable(w);
@@ -289,6 +305,7 @@ int main(void) {
         CASE(b21_a_length_that_changed_is_told),
         CASE(open_failures_name_the_path),
         CASE(b13_too_many_open_files_says_what_helps),
+        CASE(b28_network_file_systems_are_told_apart),
         CASE(direct_reads_are_proven),
         CASE(b05_refused_open_stays_buffered),
         CASE(b07_refused_read_stays_buffered),
