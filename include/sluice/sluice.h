@@ -125,11 +125,14 @@ typedef struct slc_prediction_stats {
 
 /* Counters since open. Rates are the caller's to form. */
 typedef struct slc_stats {
-    uint64_t prefill_tokens, prefill_ns; /* passes of more than one token per sequence */
-    uint64_t decode_tokens, decode_ns;   /* passes of one token per sequence */
-    uint64_t hits, misses;               /* experts asked for that were ready, that were not */
-    uint64_t late;                       /* of the misses: on their way already */
-    uint64_t reads, bytes_read, stall_ns;
+    uint64_t prefill_tokens, prefill_ns;  /* passes of more than one token per sequence */
+    uint64_t decode_tokens, decode_ns;    /* passes of one token per sequence */
+    uint64_t hits, misses;                /* experts asked for that were ready, that were not */
+    uint64_t late;                        /* of the misses: on their way already */
+    uint64_t reads, bytes_read, stall_ns; /* asked of the disk; time in which it was waited for */
+    /* Bytes that arrived in layers whose experts had to be waited for, from asking for them to the
+     * end of the last wait, and how long that was: what the disk gave while it was busy. */
+    uint64_t timed_bytes, timed_ns;
     slc_prediction_stats predict[SLC_N_PREDICTIONS];
     uint64_t peak_rss_bytes;
 } slc_stats;

@@ -40,10 +40,10 @@ static json_t *predictions_json(const slc_stats *s) {
 }
 
 json_t *slc_report_json(const slc_stats *s) {
-    return json_pack("{so, sI, sf, sf, sI, sf, sf, sI, sI, sI, sf, sI, sI, sf, sI}", //
-                     "predict", predictions_json(s),                                 //
-                     "prefill_tokens", (json_int_t)s->prefill_tokens,                //
-                     "prefill_s", (double)s->prefill_ns / 1e9,                       //
+    return json_pack("{so, sI, sf, sf, sI, sf, sf, sI, sI, sI, sf, sI, sI, sf, sf, sI}", //
+                     "predict", predictions_json(s),                                     //
+                     "prefill_tokens", (json_int_t)s->prefill_tokens,                    //
+                     "prefill_s", (double)s->prefill_ns / 1e9,                           //
                      "prefill_tokens_per_s", per_second(s->prefill_tokens, s->prefill_ns),
                      "decode_tokens", (json_int_t)s->decode_tokens,                     //
                      "decode_s", (double)s->decode_ns / 1e9,                            //
@@ -54,6 +54,7 @@ json_t *slc_report_json(const slc_stats *s) {
                      "hit_rate", hit_rate(s),                                           //
                      "reads", (json_int_t)s->reads,                                     //
                      "bytes_read", (json_int_t)s->bytes_read,                           //
+                     "read_bytes_per_s", per_second(s->timed_bytes, s->timed_ns),       //
                      "stall_s", (double)s->stall_ns / 1e9,                              //
                      "peak_rss_bytes", (json_int_t)s->peak_rss_bytes);
 }
@@ -93,15 +94,15 @@ void slc_report_print(slc_console *con, const slc_stats *s) {
             "prompt   %llu tokens, %.2f s, %.1f tokens/s\n"
             "decode   %llu tokens, %.2f s, %.1f tokens/s\n"
             "experts  %llu hits, %llu misses (%.1f %% hits), %llu of them on their way\n"
-            "disk     %s in %llu reads, %.2f s waiting (%.1f %% of the time)\n"
+            "disk     %s in %llu reads, %.1f MB/s, %.2f s waiting (%.1f %% of the time)\n"
             "memory   %s at most\n",
             (unsigned long long)s->prefill_tokens, (double)s->prefill_ns / 1e9,
             per_second(s->prefill_tokens, s->prefill_ns), (unsigned long long)s->decode_tokens,
             (double)s->decode_ns / 1e9, per_second(s->decode_tokens, s->decode_ns),
             (unsigned long long)s->hits, (unsigned long long)s->misses, 100 * hit_rate(s),
             (unsigned long long)s->late, slc_console_bytes(s->bytes_read, read),
-            (unsigned long long)s->reads, (double)s->stall_ns / 1e9,
-            busy_s > 0 ? (double)s->stall_ns / 1e7 / busy_s : 0,
+            (unsigned long long)s->reads, per_second(s->timed_bytes, s->timed_ns) / 1e6,
+            (double)s->stall_ns / 1e9, busy_s > 0 ? (double)s->stall_ns / 1e7 / busy_s : 0,
             slc_console_bytes(s->peak_rss_bytes, peak));
     for (int i = 0; i < SLC_N_PREDICTIONS; i++) print_prediction(sources[i], &s->predict[i]);
 }

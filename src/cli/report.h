@@ -1,4 +1,9 @@
-/* The counters of a run, as JSON and as a table. */
+/* The counters of a run, as JSON and as a table.
+ *
+ * The rate of reading is what the disk gave while it was busy, timed_bytes over timed_ns of
+ * slc_stats: waits for experts, from asking for them, are counted, the time in between is not. A
+ * drive that has become slow shows in it; bytes over all the time would also fall when less is
+ * read. 0: nothing was waited for. */
 #ifndef SLC_CLI_REPORT_H
 #define SLC_CLI_REPORT_H
 

@@ -134,6 +134,8 @@ slc_stats slc_model_get_stats(const slc_model *m) {
     s.reads = st.reads;
     s.bytes_read = st.bytes_read;
     s.stall_ns = st.stall_ns;
+    s.timed_bytes = st.timed_bytes;
+    s.timed_ns = st.timed_ns;
     for (int i = 0; i < SLC_N_PREDICTIONS; i++) {
         const slc_guess_stats *g = &st.guess[i];
 

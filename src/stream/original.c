@@ -139,10 +139,21 @@ static void wait_all(slc_original *o) {
     o->stats.stall_ns += slc_now_ns() - start;
 }
 
+/* Reads a batch, which asks for so many bytes, and waits for it. */
+static void read_together(slc_original *o, uint32_t n, uint64_t bytes) {
+    uint64_t start = slc_now_ns();
+
+    if (!n) return;
+    slc_io_submit(o->io, o->batch, n);
+    wait_all(o);
+    o->stats.timed_bytes += bytes;
+    o->stats.timed_ns += slc_now_ns() - start;
+}
+
 /* One blocking read after another. */
 static slc_status read_serially(slc_original *o, uint32_t layer, uint32_t expert, uint8_t *slot) {
     slc_io_read reads[SLC_N_PROJ], *batch[SLC_N_PROJ];
-    uint64_t start = slc_now_ns();
+    uint64_t start = slc_now_ns(), before = o->stats.bytes_read, ns;
     slc_err *err = &o->fetch.error;
     slc_status rc = SLC_OK;
 
@@ -150,7 +161,10 @@ static slc_status read_serially(slc_original *o, uint32_t layer, uint32_t expert
     fill_reads(o, layer, expert, slot, reads, NULL, batch);
     for (int i = 0; i < SLC_N_PROJ && !rc; i++)
         rc = slc_file_read(reads[i].file, reads[i].off, reads[i].buf, reads[i].len, err);
-    o->stats.stall_ns += slc_now_ns() - start;
+    ns = slc_now_ns() - start;
+    o->stats.stall_ns += ns;
+    o->stats.timed_ns += ns;
+    o->stats.timed_bytes += o->stats.bytes_read - before;
     o->stats.failed_reads += rc != SLC_OK;
     return rc;
 }
@@ -184,6 +198,7 @@ static bool contains(const uint32_t *ids, uint32_t n, uint32_t id) {
 static void start_token(slc_original *o) {
     fetch *f = &o->fetch;
     uint32_t *id = o->kept_id + (size_t)f->layer * o->k, n = 0, free_slot = 0;
+    uint64_t before = o->stats.bytes_read;
 
     wait_all(o); /* the prediction */
     for (uint32_t i = 0; i < o->k; i++)
@@ -205,8 +220,7 @@ static void start_token(slc_original *o) {
         }
         f->slot[i] = kept_slot(o, f->layer, at);
     }
-    if (n) slc_io_submit(o->io, o->batch, n);
-    wait_all(o);
+    read_together(o, n, o->stats.bytes_read - before);
     for (uint32_t i = 0; i < f->n; i++)
         for (uint32_t at = 0; f->status[i] && at < o->k; at++)
             if (id[at] == f->experts[i]) id[at] = NONE;
@@ -216,6 +230,7 @@ static void start_token(slc_original *o) {
 /* As many of the remaining experts as the window holds. */
 static void start_window(slc_original *o) {
     fetch *f = &o->fetch;
+    uint64_t before = o->stats.bytes_read;
     uint32_t n = 0;
 
     for (uint32_t w = 0; w < o->n_window && f->n_started < f->n; w++) {
@@ -230,8 +245,7 @@ static void start_window(slc_original *o) {
             n += fill_reads(o, f->layer, f->experts[i], f->slot[i], o->reads + i * SLC_N_PROJ,
                             &f->status[i], o->batch + n);
     }
-    if (n) slc_io_submit(o->io, o->batch, n);
-    if (o->io) wait_all(o);
+    read_together(o, n, o->stats.bytes_read - before);
 }
 
 /* ---- the fetch ---- */

@@ -481,6 +481,8 @@ slc_status slc_fetch_error(const slc_store *s, uint32_t idx, slc_err *err) {
 static void note_rate(slc_store *s) {
     const slc_fetch *f = &s->fetch;
 
+    s->stats.timed_bytes += f->busy_bytes;
+    s->stats.timed_ns += f->busy_ns;
     s->rate_bytes += (double)f->busy_bytes;
     s->rate_ns += (double)f->busy_ns;
     if (s->rate_ns > RATE_WINDOW) {

@@ -85,6 +85,9 @@ typedef struct slc_store_stats {
     uint64_t late;              /* of the misses: already on their way */
     uint64_t reads, bytes_read; /* what the disk was asked for, padding included */
     uint64_t stall_ns;          /* time blocked in slc_fetch_next */
+    /* What arrived, and the time it took, while the disk was surely busy: in each fetch that had to
+     * wait, from its begin to the end of its last wait. */
+    uint64_t timed_bytes, timed_ns;
     uint64_t failed_reads;
     uint64_t disk_bytes_per_s; /* measured while waiting; 0: not yet */
     slc_guess_stats guess[SLC_N_GUESS];

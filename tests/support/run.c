@@ -83,7 +83,8 @@ float *run_last_logits(slc_model *m, const int32_t *tokens, uint32_t n) {
     return feed(m, tokens, n, SLC_WANT_LAST);
 }
 
-void run_greedy(slc_model *m, const int32_t *prompt, uint32_t n, int32_t *out, uint32_t n_new) {
+void run_greedy_with(slc_model *m, const int32_t *prompt, uint32_t n, int32_t *out, uint32_t n_new,
+                     void (*before)(slc_model *m, uint32_t n_made)) {
     sink s = {.vocab = run_vocab(m), .last_only = true};
     slc_step_item item = {.tokens = prompt, .n_tokens = n, .want = SLC_WANT_LAST};
     slc_err err = {0};
@@ -92,6 +93,7 @@ void run_greedy(slc_model *m, const int32_t *prompt, uint32_t n, int32_t *out, u
     if (!s.out) abort();
     must(slc_seq_create(m, &item.seq, &err), &err, "slc_seq_create");
     for (uint32_t i = 0; i < n_new; i++) {
+        if (before) before(m, i);
         must(slc_step(m, &item, 1, keep_logits, &s, &err), &err, "slc_step");
         must(item.err.code, &item.err, "slc_step item");
         out[i] = (int32_t)argmax(s.out, s.vocab);
@@ -100,6 +102,10 @@ void run_greedy(slc_model *m, const int32_t *prompt, uint32_t n, int32_t *out, u
     }
     slc_seq_destroy(item.seq);
     free(s.out);
+}
+
+void run_greedy(slc_model *m, const int32_t *prompt, uint32_t n, int32_t *out, uint32_t n_new) {
+    run_greedy_with(m, prompt, n, out, n_new, NULL);
 }
 
 uint32_t argmax(const float *x, uint32_t n) {

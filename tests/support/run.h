@@ -22,6 +22,9 @@ float *run_last_logits(slc_model *m, const int32_t *tokens, uint32_t n);
 
 /* Greedy continuation of n_new tokens on a fresh sequence, one step a token; ids to out. */
 void run_greedy(slc_model *m, const int32_t *prompt, uint32_t n, int32_t *out, uint32_t n_new);
+/* As above; `before` is told how many are made before each step. */
+void run_greedy_with(slc_model *m, const int32_t *prompt, uint32_t n, int32_t *out, uint32_t n_new,
+                     void (*before)(slc_model *m, uint32_t n_made));
 
 uint32_t argmax(const float *x, uint32_t n);
 /* Natural log of the probability of id under logits, in double. */

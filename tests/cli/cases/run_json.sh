@@ -2,7 +2,7 @@
 sluice 0 run -m "$MOE" -p "$LILY" -n 8 --temp 0 -q --json
 out_has '{"text":" She loved to play outside in the sunshine","token_ids":[596,1614,286,815,1878,304,271,4676]'
 out_has '"prompt_tokens":13,"completion_tokens":8,"finish_reason":"length"'
-for key in prefill_tokens_per_s decode_tokens_per_s bytes_read misses peak_rss_bytes stall_s hits; do
+for key in prefill_tokens_per_s decode_tokens_per_s bytes_read read_bytes_per_s misses peak_rss_bytes stall_s hits; do
     [ -n "$(number $key)" ] || fail "no number $key"
 done
 [ "$(number prefill_tokens)" = 13 ] || fail "prefill_tokens"

@@ -10,3 +10,4 @@ err_has "prompt of 13 tokens, at most 24 to make in a context of 4096; temperatu
 sluice 0 run -m "$MOE" -p "$LILY" -n 24 --temp 0 -q --stats
 same text out
 for word in prompt decode experts disk memory; do err_has "$word "; done
+err_has ' MB/s, '
