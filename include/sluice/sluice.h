@@ -64,7 +64,7 @@ SLC_API slc_model_options slc_model_options_default(void);
 
 /* Opens a checkpoint folder (or a file in one), loads the dense part, gives the rest of the memory
  * budget to the expert slab. Fails with SLC_E_NOMEM, naming the smallest budget that works, when
- * memory_bytes is too small. */
+ * memory_bytes is too small. May raise the process's soft limit of open files to the hard one. */
 SLC_API slc_status slc_model_open(const char *path, const slc_model_options *opt, slc_model **out,
                                   slc_err *err) SLC_MUST_CHECK;
 SLC_API void slc_model_close(slc_model *m);

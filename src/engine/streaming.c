@@ -52,13 +52,15 @@ static slc_status check_options(const slc_model *m, const slc_model_options *opt
 /* ---- before the plan ---- */
 
 bool slc_enable_direct_reads(slc_checkpoint *c, const slc_log *log) {
+    uint64_t allowed = slc_file_allowance(2 * (uint64_t)c->n_files), n_open = c->n_files;
     const char *first_why = NULL;
     uint32_t n_buffered = 0;
 
     for (uint32_t i = 0; i < c->n_files; i++) {
-        const char *why = NULL;
+        const char *why = "too many open files (raise: ulimit -n)";
 
-        slc_file_enable_direct(&c->files[i], &why);
+        if (n_open < allowed) slc_file_enable_direct(&c->files[i], &why);
+        n_open += c->files[i].direct_fd >= 0;
         if (c->files[i].direct_fd >= 0) continue;
         n_buffered++;
         if (!first_why) first_why = why;

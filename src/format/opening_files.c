@@ -142,9 +142,16 @@ static void report_stray_files(slc_opening *o, const char *const *files, uint32_
 
 static slc_status open_files(slc_opening *o, const char *const *files, uint32_t n_files) {
     slc_checkpoint *c = o->c;
+    /* Direct reads want a second descriptor a file, and do without. */
+    uint64_t allowed = slc_file_allowance(2 * (uint64_t)n_files);
 
-    /* A buffered and a direct descriptor a file, and room for everything else. */
-    slc_file_raise_limit(2 * (uint64_t)n_files + 256);
+    if (allowed < n_files)
+        return slc_fail_errno(o->err, EMFILE,
+                              "%s: its %u files must be open at once, the limit of open files "
+                              "allows %" PRIu64 " beside everything else; raise it to %" PRIu64
+                              " (ulimit -n), or use a pack of the model (sluice pack), which is "
+                              "one file",
+                              o->c->dir, n_files, allowed, slc_file_limit_for(n_files));
     if (!(c->files = slc_calloc(n_files, sizeof(*c->files)))) return no_memory(o, "the file list");
     for (uint32_t i = 0; i < n_files; i++) {
         char *path = join(o, files[i]);

@@ -144,10 +144,19 @@ slc_status slc_file_read(const slc_file *f, uint64_t off, void *buf, size_t byte
     return SLC_OK;
 }
 
-void slc_file_raise_limit(uint64_t wanted) {
-    struct rlimit lim;
+static uint64_t allowed_by(rlim_t limit) {
+    return limit - (limit / 2 < SLC_FILE_ROOM ? limit / 2 : SLC_FILE_ROOM);
+}
 
-    if (getrlimit(RLIMIT_NOFILE, &lim) || lim.rlim_cur >= wanted) return;
-    lim.rlim_cur = lim.rlim_max;
-    (void)setrlimit(RLIMIT_NOFILE, &lim); /* if not: the open that fails will say so */
+uint64_t slc_file_limit_for(uint64_t wanted) {
+    return wanted + (wanted < SLC_FILE_ROOM ? wanted : SLC_FILE_ROOM);
+}
+
+uint64_t slc_file_allowance(uint64_t wanted) {
+    struct rlimit lim, higher;
+
+    if (getrlimit(RLIMIT_NOFILE, &lim)) return wanted; /* the open that fails will say so */
+    higher = (struct rlimit){lim.rlim_max, lim.rlim_max};
+    if (allowed_by(lim.rlim_cur) < wanted && setrlimit(RLIMIT_NOFILE, &higher) == 0) lim = higher;
+    return allowed_by(lim.rlim_cur);
 }

@@ -44,8 +44,14 @@ slc_status slc_file_check(const slc_file *f, slc_err *err) SLC_MUST_CHECK;
 /* A zeroed or closed slc_file is fine. */
 void slc_file_close(slc_file *f);
 
-/* Raises this process's soft limit of open files to the hard limit if it is below `wanted`. */
-void slc_file_raise_limit(uint64_t wanted);
+/* Descriptors kept for what is no weight file: sockets, outputs. Half the limit where that is less.
+ */
+#define SLC_FILE_ROOM 128u
+/* How many descriptors weight files may take, which would like to have `wanted`: the limit of open
+ * files (ulimit -n) less that room. The soft limit is raised to the hard one if it falls short. */
+uint64_t slc_file_allowance(uint64_t wanted);
+/* The least limit under which `wanted` are allowed. */
+uint64_t slc_file_limit_for(uint64_t wanted);
 
 /* Reads exactly `bytes` at `off` through the buffered descriptor, in pieces of at least 1 MiB where
  * the request is that large; continues short reads, retries EINTR, and transient errors a bounded

@@ -189,9 +189,29 @@ static void b13_too_many_open_files_says_what_helps(void **state) {
     assert_int_equal(w->err.sys_errno, EMFILE);
     assert_non_null(strstr(w->err.msg, "ulimit -n"));
     assert_non_null(enable(w));
-    slc_file_raise_limit(16);
+    slc_file_allowance(1);
     assert_int_equal(slc_file_open(&f, w->path, NULL), SLC_OK);
     slc_file_close(&f);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
+}
+
+/* Half of a small limit, all but SLC_FILE_ROOM of a large one. */
+static void b13_room_is_left_for_others(void **state) {
+    struct rlimit old, lim;
+
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
+    if (old.rlim_max < 1024) skip();
+    lim = (struct rlimit){64, old.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &lim), 0);
+    assert_int_equal(slc_file_allowance(32), 32);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &lim), 0);
+    assert_int_equal(lim.rlim_cur, 64);
+    assert_int_equal(slc_file_allowance(33), old.rlim_max - SLC_FILE_ROOM);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &lim), 0);
+    assert_int_equal(lim.rlim_cur, old.rlim_max);
+    assert_int_equal(slc_file_limit_for(32), 64);
+    assert_int_equal(slc_file_limit_for(300), 300 + SLC_FILE_ROOM);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
 }
 
@@ -305,6 +325,7 @@ int main(void) {
         CASE(b21_a_length_that_changed_is_told),
         CASE(open_failures_name_the_path),
         CASE(b13_too_many_open_files_says_what_helps),
+        CASE(b13_room_is_left_for_others),
         CASE(b28_network_file_systems_are_told_apart),
         CASE(direct_reads_are_proven),
         CASE(b05_refused_open_stays_buffered),
