@@ -51,8 +51,7 @@ static void is_populated_from_the_start(void **state) {
 }
 
 static void stops_before_the_machine_is_out_of_memory(void **state) {
-    static const char meminfo[] =
-        "MemAvailable: 39936 kB\n"; /* 39 MiB: less than piece + reserve */
+    static const char meminfo[] = "MemAvailable: 409600 kB\n"; /* 400 MiB, 32 of them stay free */
     slc_mem_usage before = slc_mem_usage_get();
     char *root = temp_dir(), *proc = temp_path(root, "proc");
     slc_slab slab;
@@ -64,9 +63,26 @@ static void stops_before_the_machine_is_out_of_memory(void **state) {
     assert_null(slab.segments);
     assert_non_null(strstr(err.msg, "asked 500 MiB"));
     assert_non_null(strstr(err.msg, "got 0 MiB"));
-    assert_non_null(strstr(err.msg, "39 MiB were left"));
+    assert_non_null(strstr(err.msg, "400 MiB were left"));
+    assert_non_null(strstr(err.msg, "32 MiB of those stay free"));
     assert_true(slc_mem_usage_get().rss_bytes < before.rss_bytes + 10 * MIB);
-    assert_int_equal(slc_slab_create(&slab, 1 * MIB, 7, root, NULL), SLC_OK); /* 7 + 32 = 39 */
+    assert_int_equal(slc_slab_create(&slab, 1 * MIB, 369, root, NULL), SLC_E_NOMEM);
+    assert_int_equal(slc_slab_create(&slab, 1 * MIB, 50, root, NULL), SLC_OK);
+    slc_slab_destroy(&slab);
+    temp_dir_remove(root);
+    free(proc);
+}
+
+/* In a small container an eighth stays free. */
+static void b14_little_room_is_used_all_the_same(void **state) {
+    static const char meminfo[] = "MemAvailable: 24576 kB\n";
+    char *root = temp_dir(), *proc = temp_path(root, "proc");
+    slc_slab slab;
+
+    assert_int_equal(mkdir(proc, 0755), 0);
+    free(temp_write(root, "proc/meminfo", meminfo, sizeof(meminfo) - 1));
+    assert_int_equal(slc_slab_create(&slab, 1 * MIB, 22, root, NULL), SLC_E_NOMEM);
+    assert_int_equal(slc_slab_create(&slab, 1 * MIB, 21, root, NULL), SLC_OK);
     slc_slab_destroy(&slab);
     temp_dir_remove(root);
     free(proc);
@@ -86,6 +102,7 @@ int main(void) {
         cmocka_unit_test(segments_hold_whole_slots),
         cmocka_unit_test(is_populated_from_the_start),
         cmocka_unit_test(stops_before_the_machine_is_out_of_memory),
+        cmocka_unit_test(b14_little_room_is_used_all_the_same),
         cmocka_unit_test(sizes_that_overflow_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
