@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -134,6 +135,36 @@ static void a_pack_needs_nothing_of_its_source(void **state) {
     free(folder);
 }
 
+/* The pack is a copy: it gives what its source was, whatever becomes of that, and says what that
+ * was. */
+static void b22_a_pack_stays_what_it_was_made_of(void **state) {
+    slc_pack_options po = slc_pack_options_default();
+    slc_model_options o = options();
+    char *golden = source_path("tests/golden/moe-many"), *from = temp_path(golden, "config.json");
+    char *source = temp_path(dir, "source"), *weights = temp_path(golden, "model.safetensors");
+    size_t n_config, n;
+    char *config = temp_read(from, &n_config), *bytes = temp_read(weights, &n);
+    slc_err err = {0};
+
+    assert_int_equal(mkdir(source, 0777), 0);
+    free(temp_write(source, "config.json", config, n_config));
+    free(temp_write(source, "model.safetensors", bytes, n));
+    if (slc_pack_write(source, pack, &po, &err)) fail_msg("%s", err.msg);
+    memset(bytes + n / 2, 0, n / 2);
+    free(temp_write(source, "model.safetensors", bytes, n));
+    expect_equal_logits(golden, pack, &o);
+    free(temp_write(source, "model.safetensors", bytes, n / 3));
+    expect_equal_logits(golden, pack, &o);
+    temp_dir_remove(source);
+    expect_equal_logits(golden, pack, &o);
+    assert_int_equal(unlink(pack), 0);
+    free(config);
+    free(bytes);
+    free(weights);
+    free(from);
+    free(golden);
+}
+
 /* Flips a bit of every 4096-aligned block from `from` on: every expert is damaged. */
 static void damage(const char *path, size_t from) {
     FILE *f = fopen(path, "r+b");
@@ -195,6 +226,7 @@ int main(void) {
         cmocka_unit_test(a_demo_model_on_every_backend_with_little_memory),
         cmocka_unit_test(packs_of_older_versions_still_open),
         cmocka_unit_test(a_pack_needs_nothing_of_its_source),
+        cmocka_unit_test(b22_a_pack_stays_what_it_was_made_of),
         cmocka_unit_test(damaged_experts_are_noticed_on_request),
     };
     return cmocka_run_group_tests(tests, make_dir, drop_dir);

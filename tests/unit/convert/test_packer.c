@@ -405,6 +405,35 @@ static void a_failing_sync_leaves_nothing(void **state) {
     expect_nothing_left();
 }
 
+/* Repacking a model that changed, over the pack that is there, on a disk that is or becomes full:
+ * the old pack stays, whole. */
+static void b22_a_failed_repack_leaves_the_old_pack(void **state) {
+    slc_pack_options force = {.force = true};
+    bad_disk b = a_disk();
+    size_t n_old, n_now;
+    char *old, *now;
+
+    put_model((tiny_options){.bits = 4});
+    must_pack();
+    old = temp_read(out, &n_old);
+    put_model((tiny_options){.bits = 8});
+    b.free_bytes = 4096;
+    must_not_pack(&force, &b.sys, SLC_E_IO, "has 4096 free");
+    assert_int_equal(b.n_writes, 0);
+    for (int nth = 1; nth <= 3; nth++) {
+        b = a_disk();
+        b.fail_write = nth;
+        b.fail_errno = ENOSPC;
+        must_not_pack(&force, &b.sys, SLC_E_IO, "No space left on device");
+        assert_int_equal(access(partial, F_OK), -1);
+        now = temp_read(out, &n_now);
+        assert_int_equal(n_now, n_old);
+        assert_memory_equal(now, old, n_old);
+        free(now);
+    }
+    free(old);
+}
+
 /* ---- killed, cancelled, overtaken ---- */
 
 static int kill_at;
@@ -528,6 +557,7 @@ int main(void) {
         CASE(a_partial_that_is_being_written_is_left_alone),
         CASE(a_full_disk_is_reported_before_work),
         CASE(file_systems_without_these_calls_will_do),
+        CASE(b22_a_failed_repack_leaves_the_old_pack),
         CASE(a_failing_write_leaves_nothing),
         CASE(a_failing_sync_leaves_nothing),
         CASE(after_a_kill_the_next_run_starts_over),
