@@ -44,6 +44,8 @@ static slc_dtype random_float_type(kcase *c) {
     return (slc_dtype)PICK(c, SLC_DTYPE_F32, SLC_DTYPE_F16, SLC_DTYPE_BF16);
 }
 
+enum { MAX_COLS = 128 * 160 };
+
 /* bits 0: a float matrix. */
 static slc_matrix random_matrix(kcase *c, uint32_t bits, flavour f) {
     slc_matrix m = {0};
@@ -61,6 +63,10 @@ static slc_matrix random_matrix(kcase *c, uint32_t bits, flavour f) {
     t->scale_dtype = random_float_type(c);
     t->group = (uint16_t)PICK(c, 32, 64, 128);
     t->cols = t->group * PICK(c, 1 + slc_kc_below(c, 12), 8, 16, 1 + slc_kc_below(c, 30));
+    if (slc_kc_below(c, 64) == 0) { /* wide, rarely: the reference takes its time */
+        t->rows = 1 + slc_kc_below(c, 9);
+        t->cols = t->group * (MAX_COLS / 128 - slc_kc_below(c, 30));
+    }
     m.part[SLC_PART_W] = random_codes(c, slc_matrix_part_bytes(t, SLC_PART_W));
 
     size_t n_scales = (size_t)t->rows * (t->cols / t->group);
@@ -70,7 +76,8 @@ static slc_matrix random_matrix(kcase *c, uint32_t bits, flavour f) {
     return m;
 }
 
-static uint32_t random_n_tok(kcase *c) {
+static uint32_t random_n_tok(kcase *c, uint32_t k) {
+    if (k > 4096) return 1 + slc_kc_below(c, 3);
     return PICK(c, 1, 1, 1 + slc_kc_below(c, 9), 15, 16, 17, 33);
 }
 
@@ -134,7 +141,7 @@ static void finish_product(kcase *c, product *p, const char *name, flavour f) {
  * group, k = cols / 16 + 24 of them in the worst lane (16 lanes, or groups of at least 32). */
 static bool product_is_near(kcase *c, const product *p, bool quantised) {
     const slc_matrix_type *t = &p->w.type;
-    float w[4096];
+    static float w[MAX_COLS];
 
     for (uint32_t r = p->row0; r < p->row1; r++) {
         c->ref->dequant_row(&p->w, r, w);
@@ -209,7 +216,7 @@ static bool check_affine(kcase *c, uint32_t bits) {
     product p = {.w = random_matrix(c, bits, f)};
 
     if (slc_kc_below(c, 2)) f = fx = PLAIN, c->n_slots = 0, p.w = random_matrix(c, bits, f);
-    p.a = random_acts(c, p.w.type.cols, random_n_tok(c), fx);
+    p.a = random_acts(c, p.w.type.cols, random_n_tok(c, p.w.type.cols), fx);
     quantize_acts(c, &p.a, p.w.type.group);
     finish_product(c, &p, "matmul_affine", f);
     c->ref->matmul_affine[bits](&p.w, p.row0, p.row1, &p.a, (float *)p.y.ref, p.ldy);
@@ -222,7 +229,7 @@ static bool check_f32(kcase *c, uint32_t arg) {
     flavour f = (flavour)slc_kc_below(c, N_FLAVOURS), fx = f;
     product p = {.w = random_matrix(c, PICK(c, 0, 0, 0, 2, 3, 4, 5, 6, 8), f)};
 
-    p.a = random_acts(c, p.w.type.cols, random_n_tok(c), fx);
+    p.a = random_acts(c, p.w.type.cols, random_n_tok(c, p.w.type.cols), fx);
     finish_product(c, &p, "matmul_f32", f);
     c->ref->matmul_f32(&p.w, p.row0, p.row1, &p.a, (float *)p.y.ref, p.ldy);
     c->k->matmul_f32(&p.w, p.row0, p.row1, &p.a, (float *)p.y.k, p.ldy);

@@ -9,10 +9,10 @@
  *
  * Scales and biases of 8 rows x 8 groups are converted and transposed at once.
  *
- * One token unpacks and multiplies in registers, 4-bit codes by a shorter way. Several tokens share
- * each unpacked group, kept as int16 in a scratch of at most 2 KiB. The sums are exact and the
- * float operations are the same, so both give the same bits. Where fewer than eight rows are left,
- * the last one fills the lanes. */
+ * One token unpacks and multiplies in registers, 4-bit codes by a shorter way of their own. Several
+ * tokens share each unpacked group, kept as int16 in a scratch of at most 2 KiB. The sums are exact
+ * and the float operations are the same, so all ways give the same bits. Where fewer than eight
+ * rows are left, the last one fills the lanes. */
 #if defined(__x86_64__)
 
 #include "kernels/x86/avx2.h"
@@ -24,7 +24,9 @@ enum {
     TILE = 16,       /* tokens that share an unpacked group */
     MAX_GROUP = 128, /* elements */
     LINE = 64,
-    AHEAD = 8, /* groups between prefetch and use */
+    AHEAD = 16384, /* bytes between prefetch and use */
+    NIBBLES = 64,  /* 4-bit codes of a 32-byte load */
+    SPREAD = 4096, /* activations put in nibble order at once */
 };
 
 /* ---- exact sums ---- */
@@ -41,11 +43,9 @@ SLC_ALWAYS_INLINE __m256i group_products(uint32_t bits, uint32_t unit, const uin
     __m256i sum = _mm256_setzero_si256();
 
     for (uint32_t u = 0; u < unit; u++) {
-        codes32 c = bits == 4 ? nibbles32(w + u * 16) : unpack32(bits, w + u * 4 * bits);
-
-        sum = add_products(sum, c, x + u * 32);
+        sum = add_products(sum, unpack32(bits, w + u * 4 * bits), x + u * 32);
     }
-    return bits == 4 ? nibble_sums(sum) : sum;
+    return sum;
 }
 
 /* Halves the partial sums of two rows: a0+a2 a1+a3 b0+b2 b1+b3, in each half. */
@@ -64,10 +64,23 @@ SLC_ALWAYS_INLINE __m256i fold_quad(__m256i ab, __m256i cd) {
     return _mm256_add_epi32(_mm256_castps_si256(even), _mm256_castps_si256(odd));
 }
 
+/* Of two folded quads: the sums of the lower halves in .lo, of the upper ones in .hi, rows in
+ * lanes.
+ */
+typedef struct halves {
+    __m256i lo, hi;
+} halves;
+
+SLC_ALWAYS_INLINE halves fold_halves(__m256i abcd, __m256i efgh) {
+    return (halves){_mm256_permute2x128_si256(abcd, efgh, 0x20),
+                    _mm256_permute2x128_si256(abcd, efgh, 0x31)};
+}
+
 /* The sums of `unit` * 32 elements of eight rows, row r at w[r] + at in lane r. */
 SLC_ALWAYS_INLINE __m256i row_sums_of(uint32_t bits, uint32_t unit, const uint8_t *const w[ROWS],
                                       size_t at, const int16_t *x) {
     __m256i quad[2];
+    halves sums;
 
     for (int i = 0; i < 2; i++) {
         const uint8_t *const *r = w + 4 * i;
@@ -78,8 +91,8 @@ SLC_ALWAYS_INLINE __m256i row_sums_of(uint32_t bits, uint32_t unit, const uint8_
 
         quad[i] = fold_quad(ab, cd);
     }
-    return _mm256_add_epi32(_mm256_permute2x128_si256(quad[0], quad[1], 0x20),
-                            _mm256_permute2x128_si256(quad[0], quad[1], 0x31));
+    sums = fold_halves(quad[0], quad[1]);
+    return _mm256_add_epi32(sums.lo, sums.hi);
 }
 
 /* The sums of a group. One of 128 is taken in halves, whose activations fit the registers. */
@@ -98,6 +111,7 @@ SLC_ALWAYS_INLINE __m256i row_sums(uint32_t bits, uint32_t unit, const uint8_t *
 typedef struct rows8 {
     const uint8_t *codes[ROWS], *scales[ROWS], *biases[ROWS];
     size_t codes_row, scales_row; /* bytes */
+    size_t rest;                  /* bytes of scales from those of the last row on */
     slc_dtype scale_dtype;
     uint32_t n_groups;
     __m256 sw[BLOCK], bw[BLOCK];
@@ -116,6 +130,7 @@ static void take_rows(rows8 *s, const slc_matrix *w, uint32_t row, uint32_t n_ro
         s->codes[r] = w->part[SLC_PART_W] + idx * s->codes_row;
         s->scales[r] = w->part[SLC_PART_SCALES] + idx * s->scales_row;
         s->biases[r] = w->part[SLC_PART_BIASES] + idx * s->scales_row;
+        s->rest = (type->rows - idx) * s->scales_row;
     }
 }
 
@@ -139,20 +154,53 @@ SLC_ALWAYS_INLINE void transpose8(const __m256 in[8], __m256 out[8]) {
     }
 }
 
-/* Prepares scales and biases of groups [g, g + n), and asks for those of the next eight rows. */
-static void take_scales(rows8 *s, uint32_t g, uint32_t n) {
-    size_t at = (size_t)g * slc_dtype_bytes(s->scale_dtype);
-    size_t next = at + ROWS * s->scales_row;
+/* Scales and biases of a block, `at` bytes into each row. Of one that ends early, what follows in
+ * memory is taken along and not used. */
+SLC_ALWAYS_INLINE void take_block(rows8 *s, slc_dtype type, size_t at) {
+    __m256 sw[ROWS], bw[ROWS];
+
+    for (int r = 0; r < ROWS; r++) {
+        sw[r] = load8_as_f32(type, s->scales[r] + at);
+        bw[r] = load8_as_f32(type, s->biases[r] + at);
+    }
+    transpose8(sw, s->sw);
+    transpose8(bw, s->bw);
+}
+
+/* The same for the end of a matrix, where nothing may follow: n groups. */
+static __attribute__((noinline)) void take_last_block(rows8 *s, size_t at, uint32_t n) {
     __m256 sw[ROWS], bw[ROWS];
 
     for (int r = 0; r < ROWS; r++) {
         sw[r] = load_first_as_f32(s->scale_dtype, s->scales[r] + at, n);
         bw[r] = load_first_as_f32(s->scale_dtype, s->biases[r] + at, n);
-        _mm_prefetch((const char *)s->scales[r] + next, _MM_HINT_T0);
-        _mm_prefetch((const char *)s->biases[r] + next, _MM_HINT_T0);
     }
     transpose8(sw, s->sw);
     transpose8(bw, s->bw);
+}
+
+/* Asks for the next n bytes of an ascending stream, AHEAD of p. */
+SLC_ALWAYS_INLINE void prefetch(const uint8_t *p, size_t n) {
+    for (size_t i = 0; i < n; i += LINE) _mm_prefetch((const char *)p + AHEAD + i, _MM_HINT_T1);
+}
+
+/* Prepares scales and biases of the block that starts with group g. Rows follow each other in
+ * memory: while eight rows are computed, the same share of rows to come is asked for. */
+SLC_ALWAYS_INLINE void take_scales(rows8 *s, uint32_t g) {
+    size_t size = slc_dtype_bytes(s->scale_dtype), at = g * size;
+
+    if (at + BLOCK * size > s->rest) {
+        take_last_block(s, at, s->n_groups - g);
+        return;
+    }
+    prefetch(s->scales[0] + ROWS * at, ROWS * BLOCK * size);
+    prefetch(s->biases[0] + ROWS * at, ROWS * BLOCK * size);
+    if (s->scale_dtype == SLC_DTYPE_BF16)
+        take_block(s, SLC_DTYPE_BF16, at);
+    else if (s->scale_dtype == SLC_DTYPE_F16)
+        take_block(s, SLC_DTYPE_F16, at);
+    else
+        take_block(s, SLC_DTYPE_F32, at);
 }
 
 /* acc + group i of the block, given its sums. */
@@ -167,16 +215,6 @@ SLC_ALWAYS_INLINE __m256 add_group(__m256 acc, const rows8 *s, uint32_t i, __m25
 
 /* ---- one token ---- */
 
-/* Rows follow each other in memory: while group g of eight rows is computed, the same share of the
- * next eight is asked for, as one ascending stream. */
-SLC_ALWAYS_INLINE void prefetch_next_rows(const rows8 *s, uint32_t g, size_t group_bytes) {
-    const uint8_t *p = s->codes[0] + ROWS * s->codes_row + g * ROWS * group_bytes;
-
-    for (size_t i = 0; i < ROWS * group_bytes; i += LINE) {
-        _mm_prefetch((const char *)p + i, _MM_HINT_T1);
-    }
-}
-
 SLC_ALWAYS_INLINE void one_token(uint32_t bits, uint32_t unit, const slc_matrix *w, uint32_t row0,
                                  uint32_t row1, const slc_acts *a, float *y) {
     const uint32_t group = unit * 32, group_bytes = unit * 4 * bits;
@@ -187,23 +225,144 @@ SLC_ALWAYS_INLINE void one_token(uint32_t bits, uint32_t unit, const slc_matrix 
 
         take_rows(&s, w, row, row1 - row < ROWS ? row1 - row : ROWS);
         for (uint32_t g = 0; g < s.n_groups; g++) {
-            const int16_t *x = a->q + (size_t)g * group;
-            _Alignas(32) int16_t swapped[MAX_GROUP];
+            __m256i sums;
 
-            if (g % BLOCK == 0) {
-                take_scales(&s, g, s.n_groups - g < BLOCK ? s.n_groups - g : BLOCK);
-            }
-            if (bits == 4) {
-                nibble_order(x, group, swapped);
-                x = swapped;
-            }
-            if (row1 - row > ROWS) prefetch_next_rows(&s, g, group_bytes);
-
-            __m256i sums = row_sums(bits, unit, s.codes, (size_t)g * group_bytes, x);
-
+            if (g % BLOCK == 0) take_scales(&s, g);
+            prefetch(s.codes[0] + (size_t)g * ROWS * group_bytes, ROWS * group_bytes);
+            sums = row_sums(bits, unit, s.codes, (size_t)g * group_bytes, a->q + (size_t)g * group);
             acc = add_group(acc, &s, g % BLOCK, sums, a->sum + g, a->scale + g);
         }
         store_first(y + row, acc, row1 - row);
+    }
+}
+
+/* ---- one token, 4 bits ----
+ *
+ * A 32-byte load holds 16 words of four codes. Masks alone give one code of each word, two of the
+ * four 16 times too large; the products of those are added up apart and divided by 16, exactly. The
+ * activations must come in the same order, every fourth one: they are put so once, SPREAD at a
+ * time, for all rows. */
+
+/* Activations of 64 codes: x[4 j + i] in word j of vector i. */
+typedef struct spread64 {
+    __m256i x[4];
+} spread64;
+
+static spread64 spread_nibbles(const int16_t *x) {
+    /* In each half, words 0 4 1 5 2 6 3 7: the pairs that one int32 of a product takes. */
+    const __m256i pairs = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15));
+    __m256i v[4], half[4];
+
+    for (int i = 0; i < 4; i++) v[i] = _mm256_shuffle_epi8(load_32_bytes(x + 16 * i), pairs);
+    half[0] = _mm256_permute2x128_si256(v[0], v[2], 0x20);
+    half[1] = _mm256_permute2x128_si256(v[0], v[2], 0x31);
+    half[2] = _mm256_permute2x128_si256(v[1], v[3], 0x20);
+    half[3] = _mm256_permute2x128_si256(v[1], v[3], 0x31);
+
+    __m256i lo01 = _mm256_unpacklo_epi32(half[0], half[1]);
+    __m256i hi01 = _mm256_unpackhi_epi32(half[0], half[1]);
+    __m256i lo23 = _mm256_unpacklo_epi32(half[2], half[3]);
+    __m256i hi23 = _mm256_unpackhi_epi32(half[2], half[3]);
+
+    return (spread64){{_mm256_unpacklo_epi64(lo01, lo23), _mm256_unpackhi_epi64(lo01, lo23),
+                       _mm256_unpacklo_epi64(hi01, hi23), _mm256_unpackhi_epi64(hi01, hi23)}};
+}
+
+/* n activations; of the last 64, 32 may be missing. */
+static void spread_all(const int16_t *x, uint32_t n, spread64 *out) {
+    int16_t rest[NIBBLES] = {0};
+
+    for (; n >= NIBBLES; n -= NIBBLES, x += NIBBLES) *out++ = spread_nibbles(x);
+    if (n == 0) return;
+    memcpy(rest, x, n * sizeof(*x));
+    *out = spread_nibbles(rest);
+}
+
+/* Eight partial sums of 64 codes: 0-31 in the lower half, 32-63 in the upper. */
+SLC_ALWAYS_INLINE __m256i nibble_products(__m256i w, const __m256i x[4]) {
+    const __m256i low = _mm256_set1_epi16(0x000f), high = _mm256_set1_epi16(0x00f0);
+    __m256i w8 = _mm256_srli_epi16(w, 8);
+    __m256i c0 = _mm256_madd_epi16(_mm256_and_si256(w, low), x[0]);
+    __m256i c1 = _mm256_madd_epi16(_mm256_and_si256(w, high), x[1]);
+    __m256i c2 = _mm256_madd_epi16(_mm256_and_si256(w8, low), x[2]);
+    __m256i c3 = _mm256_madd_epi16(_mm256_and_si256(w8, high), x[3]);
+    __m256i c13 = _mm256_srai_epi32(_mm256_add_epi32(c1, c3), 4);
+
+    return _mm256_add_epi32(_mm256_add_epi32(c0, c2), c13);
+}
+
+/* The sums of 64 codes of eight rows, `at` bytes into each, by halves. Without `whole` there are
+ * only 32 codes, and the upper half is nothing. */
+SLC_ALWAYS_INLINE halves nibble_sums(const rows8 *s, size_t at, bool whole, spread64 x) {
+    __m256i quad[2];
+
+    for (int i = 0; i < 2; i++) {
+        __m256i p[4];
+
+        for (int r = 0; r < 4; r++) {
+            const uint8_t *codes = s->codes[4 * i + r] + at;
+            __m256i w = whole ? load_32_bytes(codes) : _mm256_zextsi128_si256(load_16_bytes(codes));
+
+            p[r] = nibble_products(w, x.x);
+        }
+        quad[i] = fold_quad(fold_pair(p[0], p[1]), fold_pair(p[2], p[3]));
+    }
+    return fold_halves(quad[0], quad[1]);
+}
+
+/* Adds the n groups of a block, from group g, to acc. */
+SLC_ALWAYS_INLINE __m256 add_nibble_block(__m256 acc, uint32_t unit, const rows8 *s, uint32_t g,
+                                          uint32_t n, const spread64 *x, const slc_acts *a) {
+    const uint32_t at_once = unit == 1 ? 2 : 1; /* groups that share a load */
+
+    for (uint32_t i = 0; i < n; i += at_once) {
+        size_t at = (size_t)(g + i) * unit * 16;
+        bool whole = unit > 1 || i + 1 < n;
+        halves h = nibble_sums(s, at, whole, *x++);
+
+        prefetch(s->codes[0] + at * ROWS, ROWS * NIBBLES / 2);
+        if (unit == 1) {
+            acc = add_group(acc, s, i, h.lo, a->sum + g + i, a->scale + g + i);
+            if (whole)
+                acc = add_group(acc, s, i + 1, h.hi, a->sum + g + i + 1, a->scale + g + i + 1);
+            continue;
+        }
+
+        __m256i sums = _mm256_add_epi32(h.lo, h.hi);
+
+        if (unit == 4) {
+            h = nibble_sums(s, at + NIBBLES / 2, true, *x++);
+            prefetch(s->codes[0] + (at + NIBBLES / 2) * ROWS, ROWS * NIBBLES / 2);
+            sums = _mm256_add_epi32(sums, _mm256_add_epi32(h.lo, h.hi));
+        }
+        acc = add_group(acc, s, i, sums, a->sum + g + i, a->scale + g + i);
+    }
+    return acc;
+}
+
+SLC_ALWAYS_INLINE void one_token_4(uint32_t unit, const slc_matrix *w, uint32_t row0, uint32_t row1,
+                                   const slc_acts *a, float *y) {
+    const uint32_t group = unit * 32, n_groups = a->k / group;
+    spread64 spread[SPREAD / NIBBLES];
+    rows8 s;
+
+    for (uint32_t first = 0; first < n_groups; first += SPREAD / group) {
+        uint32_t last = n_groups - first < SPREAD / group ? n_groups : first + SPREAD / group;
+
+        spread_all(a->q + (size_t)first * group, (last - first) * group, spread);
+        for (uint32_t row = row0; row < row1; row += ROWS) {
+            __m256 acc = first ? load_first(y + row, row1 - row) : _mm256_setzero_ps();
+
+            take_rows(&s, w, row, row1 - row < ROWS ? row1 - row : ROWS);
+            for (uint32_t g = first; g < last; g += BLOCK) {
+                uint32_t n = last - g < BLOCK ? last - g : BLOCK;
+
+                take_scales(&s, g);
+                acc = add_nibble_block(acc, unit, &s, g, n, spread + (g - first) * unit / 2, a);
+            }
+            store_first(y + row, acc, row1 - row);
+        }
     }
 }
 
@@ -263,9 +422,7 @@ SLC_ALWAYS_INLINE void tile(uint32_t bits, rows8 *s, const slc_acts *a, uint32_t
 
     for (uint32_t i = 0; i < n_tok; i++) acc[i] = _mm256_setzero_ps();
     for (uint32_t g = 0; g < s->n_groups; g++) {
-        if (g % BLOCK == 0) {
-            take_scales(s, g, s->n_groups - g < BLOCK ? s->n_groups - g : BLOCK);
-        }
+        if (g % BLOCK == 0) take_scales(s, g);
         unpack_rows(bits, unit, s->codes, (size_t)g * unit * 4 * bits, codes);
         add(s, g, codes, a, t, n_tok, acc);
     }
@@ -289,6 +446,14 @@ SLC_ALWAYS_INLINE void many_tokens(uint32_t bits, const slc_matrix *w, uint32_t 
     }
 }
 
+SLC_ALWAYS_INLINE void product_of_one(uint32_t bits, uint32_t unit, const slc_matrix *w,
+                                      uint32_t row0, uint32_t row1, const slc_acts *a, float *y) {
+    if (bits == 4)
+        one_token_4(unit, w, row0, row1, a, y);
+    else
+        one_token(bits, unit, w, row0, row1, a, y);
+}
+
 #define DEFINE_MATMUL(bits)                                                                        \
     void slc_matmul_affine##bits##_avx2(const slc_matrix *w, uint32_t row0, uint32_t row1,         \
                                         const slc_acts *a, float *y, size_t ldy) {                 \
@@ -297,11 +462,11 @@ SLC_ALWAYS_INLINE void many_tokens(uint32_t bits, const slc_matrix *w, uint32_t 
         else if (a->n_tok == 0)                                                                    \
             return;                                                                                \
         else if (w->type.group == 32)                                                              \
-            one_token(bits, 1, w, row0, row1, a, y);                                               \
+            product_of_one(bits, 1, w, row0, row1, a, y);                                          \
         else if (w->type.group == 64)                                                              \
-            one_token(bits, 2, w, row0, row1, a, y);                                               \
+            product_of_one(bits, 2, w, row0, row1, a, y);                                          \
         else                                                                                       \
-            one_token(bits, 4, w, row0, row1, a, y);                                               \
+            product_of_one(bits, 4, w, row0, row1, a, y);                                          \
     }
 
 DEFINE_MATMUL(2)

@@ -91,34 +91,4 @@ SLC_ALWAYS_INLINE codes32 unpack32(uint32_t bits, const uint8_t *p) {
     }
 }
 
-/* Nibbles for a product alone, one operation less for each vector: of the two bytes b0 b1 that hold
- * codes 0-3, the words are c0 c2 c1*16 c3*16, so that each int32 product sum belongs to one of the
- * two scales. The activations come in the order 0 2 1 3 (nibble_order), and nibble_sums takes the
- * 16 out again: exactly, since those sums are multiples of it. */
-SLC_ALWAYS_INLINE codes32 nibbles32(const uint8_t *p) {
-    const __m256i lo_bytes =
-        _mm256_setr_epi8(0, -1, 1, -1, 0, -1, 1, -1, 2, -1, 3, -1, 2, -1, 3, -1, 4, -1, 5, -1, 4,
-                         -1, 5, -1, 6, -1, 7, -1, 6, -1, 7, -1);
-    const __m256i hi_bytes = _mm256_add_epi8(lo_bytes, _mm256_set1_epi16(8));
-    const __m256i mask = _mm256_set1_epi64x(0x00f000f0000f000f);
-    __m256i bytes = _mm256_broadcastsi128_si256(load_16_bytes(p));
-
-    return (codes32){_mm256_and_si256(_mm256_shuffle_epi8(bytes, lo_bytes), mask),
-                     _mm256_and_si256(_mm256_shuffle_epi8(bytes, hi_bytes), mask)};
-}
-
-SLC_ALWAYS_INLINE __m256i nibble_sums(__m256i sums) {
-    return _mm256_srav_epi32(sums, _mm256_setr_epi32(0, 4, 0, 4, 0, 4, 0, 4));
-}
-
-/* n a multiple of 16. */
-SLC_ALWAYS_INLINE void nibble_order(const int16_t *x, uint32_t n, int16_t *out) {
-    for (uint32_t i = 0; i < n; i += 16) {
-        __m256i v = load_32_bytes(x + i);
-
-        v = _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(v, 0xd8), 0xd8);
-        _mm256_storeu_si256((__m256i_u *)(out + i), v);
-    }
-}
-
 #endif
