@@ -84,8 +84,6 @@ void slc_streaming_close(slc_model *m);
 slc_status slc_io_kind_parse(const char *name, slc_io_kind *kind, slc_err *err) SLC_MUST_CHECK;
 /* Tries direct reads on every file of a checkpoint and logs why some are not; whether all are. */
 bool slc_enable_direct_reads(slc_checkpoint *c, const slc_log *log);
-/* Logs that the weights lie behind a network or another process, if they do. */
-void slc_tell_remote(const slc_checkpoint *c, const slc_log *log);
 
 /* The routed experts of one layer for the current pass: fetched, computed as they arrive, summed.
  * Rows whose expert could not be read fail their item (experts.c). */

@@ -71,7 +71,8 @@ bool slc_enable_direct_reads(slc_checkpoint *c, const slc_log *log) {
     return !n_buffered;
 }
 
-void slc_tell_remote(const slc_checkpoint *c, const slc_log *log) {
+/* Loading and every expert that is not held go through it. */
+static void tell_remote(const slc_checkpoint *c, const slc_log *log) {
     for (uint32_t i = 0; i < c->n_files; i++) {
         const char *kind = slc_file_remote(&c->files[i]);
 
@@ -98,7 +99,7 @@ slc_status slc_streaming_init(slc_model *m, const slc_model_options *opt, slc_er
     if (opt->verify_reads && !m->ckpt->pack)
         return slc_fail(err, SLC_E_INVALID,
                         "option --verify-reads: %s is no pack and has no hashes", m->ckpt->dir);
-    slc_tell_remote(m->ckpt, &m->log);
+    tell_remote(m->ckpt, &m->log);
     if (!slc_config_is_moe(slc_model_config(m))) return SLC_OK;
     if (m->mode != SLC_MODE_FULL) io.kind = SLC_IO_BUFFERED;
     if (io.kind != SLC_IO_BUFFERED) slc_enable_direct_reads(m->ckpt, &m->log);

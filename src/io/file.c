@@ -1,5 +1,5 @@
-/* Opening a file for positioned reads, and reading it through the page cache. Direct reads are set
- * up in direct.c. */
+/* Opening a file for positioned reads, noticing when it changes, and reading it through the page
+ * cache; how many may be open. Direct reads are set up in direct.c. */
 #include "io/file.h"
 
 #include <errno.h>
