@@ -28,8 +28,10 @@
 #define SLOT_ALIGN  4096u
 #define REAP_MAX    64u
 #define RATE_WINDOW 20e6 /* ns of busy disk after which older ones count half */
-/* A calm longer than this is not the model computing but nobody asking. */
-#define MAX_CALM_NS ((uint64_t)100000000)
+/* A calm longer than this, in decoding and while a prompt is read, is not the model computing but
+ * nobody asking. */
+#define FIRST_CALM_NS       UINT64_C(1000000)
+#define MAX_CALM_NS(decode) ((decode) ? UINT64_C(100000000) : UINT64_C(5000000000))
 
 /* ---- sizes ---- */
 
@@ -81,8 +83,8 @@ static void set_counts(slc_store *s, const slc_checkpoint *c, uint32_t n_slots) 
     s->n_slots = n_slots;
     s->n_experts = c->cfg.n_experts;
     s->n_keys = c->cfg.n_layers * c->cfg.n_experts;
-    /* a start from a saved list hints at a whole cache, lookahead at a layer */
-    s->n_hints = n_slots > s->n_experts ? n_slots : s->n_experts;
+    /* a start from a saved list hints at a whole cache, lookahead at two layers */
+    s->n_hints = n_slots > 2 * s->n_experts ? n_slots : 2 * s->n_experts;
 }
 
 uint64_t slc_store_overhead_bytes(const slc_checkpoint *c, uint32_t n_slots) {
@@ -227,12 +229,13 @@ static void load_failed(slc_store *s, uint32_t id) {
     enqueue(&s->fetch, idx);
 }
 
-static void load_done(slc_store *s, slc_slot *at, bool waited) {
+static void load_done(slc_store *s, slc_slot *at) {
     uint32_t id = (uint32_t)(at - s->slots), idx = at->idx;
 
     s->loading_bytes -= at->read_bytes;
     s->fetch.done_bytes += at->read_bytes;
     if (idx != SLC_NONE) undemand(s);
+    if (at->started_ns) slc_guess_arrived(s, at);
     if (at->failed) {
         load_failed(s, id);
         return;
@@ -243,7 +246,6 @@ static void load_done(slc_store *s, slc_slot *at, bool waited) {
         enqueue(&s->fetch, idx);
         return;
     }
-    at->held_up_fetch = waited;
     at->awaited = slc_guess_is_timed(at->guess);
     if (!at->awaited) s->policy->add(s->policy_state, id, at->key);
 }
@@ -274,7 +276,6 @@ static void verify(slc_store *s, slc_slot *at) {
 
 void slc_store_drain(slc_store *s, bool wait) {
     slc_io_read *done[REAP_MAX];
-    bool waits = wait;
     uint32_t n;
 
     while ((n = slc_io_reap(s->io, done, REAP_MAX, wait)) > 0) {
@@ -286,7 +287,7 @@ void slc_store_drain(slc_store *s, bool wait) {
             }
             if (--at->n_pending) continue;
             if (s->verify && !at->failed) verify(s, at);
-            load_done(s, at, waits);
+            load_done(s, at);
         }
         wait = false;
     }
@@ -361,10 +362,10 @@ static void want_all(slc_store *s) {
 
 /* The time between the last fetch's reads and this fetch: how long the disk can be lent out. */
 static void note_calm(slc_store *s, uint64_t now) {
-    uint64_t calm = now - s->calm_since_ns;
+    uint64_t calm = now - s->calm_since_ns, *usual = &s->calm_ns[s->fetch.decode];
 
-    if (s->calm_since_ns && calm < MAX_CALM_NS) {
-        s->calm_ns = s->calm_ns ? (7 * s->calm_ns + calm) / 8 : calm;
+    if (s->calm_since_ns && calm < MAX_CALM_NS(s->fetch.decode)) {
+        *usual = (7 * *usual + calm) / 8;
     }
     s->calm_since_ns = now;
 }
@@ -619,6 +620,7 @@ slc_status slc_store_create(const slc_checkpoint *c, const slc_store_options *op
     s->trace_user = opt->trace_user;
     s->no_prefetch = opt->no_prefetch;
     s->verify = opt->verify;
+    s->calm_ns[0] = s->calm_ns[1] = FIRST_CALM_NS;
     s->last_layer = UINT32_MAX; /* the first fetch belongs to pass 0 */
     rc = slc_slab_create(&s->slab, slot_bytes, opt->n_slots, "", err);
     if (!rc) rc = init(s, err);
@@ -666,7 +668,7 @@ slc_store_stats slc_store_get_stats(const slc_store *s) {
     slc_store_stats st = s->stats;
 
     if (s->rate_ns > 0) st.disk_bytes_per_s = (uint64_t)(s->rate_bytes / s->rate_ns * 1e9);
-    for (int i = 0; i < SLC_N_GUESS; i++) st.guess[i].off = s->hints[i].n_skip > 0;
+    for (int i = 0; i < SLC_N_GUESS; i++) st.guess[i].off = slc_guess_is_off(s, (slc_guess)i);
     return st;
 }
 

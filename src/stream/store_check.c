@@ -54,7 +54,8 @@ static void check_hints(const slc_store *s) {
         const slc_guess_stats *st = &s->stats.guess[i];
         const slc_hint_queue *q = &s->hints[i];
         slc_assert(st->read == st->used + st->late + st->wasted + n_marked[i]);
-        slc_assert(st->asked >= st->present + st->read + q->n && q->n <= s->n_hints);
+        slc_assert(st->asked >= st->present + st->read + q->n - q->n_passed &&
+                   q->n_passed <= q->n && q->n <= s->n_hints);
         for (uint32_t k = 0; k < q->n; k++) {
             slc_assert(q->ring[(q->head + k) % s->n_hints].key < s->n_keys);
         }

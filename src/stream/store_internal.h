@@ -28,13 +28,13 @@ typedef struct slc_slot {
     uint32_t idx; /* of the running fetch that waits for it; SLC_NONE: delivered, or nobody does */
     uint32_t pins;
     uint32_t read_bytes; /* of its reads together */
+    uint64_t started_ns; /* when it was read on a hint; 0: it was not */
     uint8_t state;
-    uint8_t n_pending;  /* reads not reaped */
-    uint8_t guess;      /* the source whose hint it was read on, not settled; SLC_N_GUESS: none */
-    bool awaited;       /* ready, kept from the policy until its layer's turn */
-    bool held_up_fetch; /* its reads were done while a fetch waited for others */
-    bool failed;        /* a read failed */
-    bool asked;         /* read for the running fetch, not on a hint or for an earlier one */
+    uint8_t n_pending; /* reads not reaped */
+    uint8_t guess;     /* the source whose hint it was read on, not settled; SLC_N_GUESS: none */
+    bool awaited;      /* ready, kept from the policy until its layer's turn */
+    bool failed;       /* a read failed */
+    bool asked;        /* read for the running fetch, not on a hint or for an earlier one */
 } slc_slot;
 
 typedef struct slc_fetch {
@@ -53,20 +53,23 @@ typedef struct slc_fetch {
     uint64_t busy_ns, busy_bytes;
 } slc_fetch;
 
-/* A hint that waits. */
+/* Chances that hints come true: for each eighth of a list, while a prompt is read and in decoding.
+ */
+#define SLC_N_PLACES  8
+#define SLC_N_CHANCES (2 * SLC_N_PLACES)
+
 typedef struct slc_hint {
     uint32_t key;
-    uint32_t turn; /* of its layer when it was given: stale when another has begun */
+    uint32_t turn;  /* of its layer when it was given: stale when another has begun */
+    uint8_t chance; /* index */
 } slc_hint;
 
+/* Hints at experts that were not there, in the order given. */
 typedef struct slc_hint_queue {
     slc_hint *ring; /* [n_hints] */
     uint32_t head, n;
-    /* does it pay? (prefetch.c) */
-    double gain_ns, loss_ns;
-    uint32_t n_settled; /* since the last verdict */
-    uint32_t n_skip;    /* hints to ignore while it is off; 0: on, or on probation */
-    uint32_t n_failed;  /* verdicts against it in a row */
+    uint32_t n_passed; /* of them read or not worth it, and waiting for their layer's turn */
+    float chance[SLC_N_CHANCES], overall;
 } slc_hint_queue;
 
 struct slc_store {
@@ -98,8 +101,10 @@ struct slc_store {
     uint64_t loading_bytes; /* of all loading slots */
     /* the disk's measured rate is rate_bytes / rate_ns */
     double rate_bytes, rate_ns;
-    /* from the end of a fetch's reads to the next fetch: since when, and how long as a rule */
-    uint64_t calm_since_ns, calm_ns;
+    /* from the end of a fetch's reads to the next fetch: since when, and how long as a rule, while
+     * a prompt is read and in decoding */
+    uint64_t calm_since_ns, calm_ns[2];
+    double guess_ns; /* what the reads of a hint take as a rule; 0: not known */
     slc_store_stats stats;
 };
 
@@ -126,6 +131,10 @@ void slc_guess_settle(slc_store *s, uint32_t id, slc_verdict verdict);
 /* The layer's turn has begun and its fetch has taken what it wants: the other guesses for it were
  * wrong. */
 void slc_guess_supersede(slc_store *s, uint32_t layer);
+/* A slot that was read on a hint has arrived. */
+void slc_guess_arrived(slc_store *s, const slc_slot *at);
+/* Whether hints of this source hardly ever come true now. */
+bool slc_guess_is_off(const slc_store *s, slc_guess source);
 /* Gives all awaited slots to the policy. False: there were none. */
 bool slc_guess_give_way(slc_store *s);
 /* ... and starting hints, as far as the disk is free for them. */
