@@ -18,26 +18,42 @@ enum {
     TILE = 16,    /* tokens */
 };
 
-/* `n` affine elements of a row from element j, n a multiple of 32. */
+SLC_ALWAYS_INLINE __m256 broadcast_as_f32(slc_dtype type, const uint8_t *p, uint64_t i) {
+    uint16_t half;
+
+    if (type == SLC_DTYPE_F32) {
+        float x;
+
+        memcpy(&x, p + i * sizeof(x), sizeof(x));
+        return _mm256_set1_ps(x);
+    }
+    memcpy(&half, p + i * sizeof(half), sizeof(half));
+    if (type == SLC_DTYPE_F16) return _mm256_cvtph_ps(_mm_set1_epi16((short)half));
+    return _mm256_castsi256_ps(_mm256_set1_epi32((int)((uint32_t)half << 16)));
+}
+
+/* `n` affine elements of a row from element j, both multiples of the group. */
 SLC_ALWAYS_INLINE void dequant_affine(uint32_t bits, const slc_matrix *w, uint32_t row, uint32_t j,
                                       uint32_t n, float *out) {
     const slc_matrix_type *t = &w->type;
     const uint8_t *codes =
         w->part[SLC_PART_W] + row * slc_matrix_row_bytes(t, SLC_PART_W) + (uint64_t)j * bits / 8;
-    uint64_t group0 = (uint64_t)row * (t->cols / t->group);
+    uint64_t g = (uint64_t)row * (t->cols / t->group) + j / t->group;
 
-    for (uint32_t i = 0; i < n; i += 32, codes += 4 * bits, out += 32) {
-        uint64_t g = group0 + (j + i) / t->group;
-        __m256 scale = _mm256_set1_ps(slc_load_f32(t->scale_dtype, w->part[SLC_PART_SCALES], g));
-        __m256 bias = _mm256_set1_ps(slc_load_f32(t->scale_dtype, w->part[SLC_PART_BIASES], g));
-        codes32 c = unpack32(bits, codes);
-        __m128i part[4] = {_mm256_castsi256_si128(c.lo), _mm256_extracti128_si256(c.lo, 1),
-                           _mm256_castsi256_si128(c.hi), _mm256_extracti128_si256(c.hi, 1)};
+    for (uint32_t i = 0; i < n; i += t->group, g++) {
+        __m256 scale = broadcast_as_f32(t->scale_dtype, w->part[SLC_PART_SCALES], g);
+        __m256 bias = broadcast_as_f32(t->scale_dtype, w->part[SLC_PART_BIASES], g);
 
-        for (int p = 0; p < 4; p++) {
-            __m256 code = _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(part[p]));
+        for (uint32_t u = 0; u < t->group; u += 32, codes += 4 * bits, out += 32) {
+            codes32 c = unpack32(bits, codes);
+            __m128i part[4] = {_mm256_castsi256_si128(c.lo), _mm256_extracti128_si256(c.lo, 1),
+                               _mm256_castsi256_si128(c.hi), _mm256_extracti128_si256(c.hi, 1)};
 
-            _mm256_storeu_ps(out + 8 * p, _mm256_fmadd_ps(scale, code, bias));
+            for (int p = 0; p < 4; p++) {
+                __m256 code = _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(part[p]));
+
+                _mm256_storeu_ps(out + 8 * p, _mm256_fmadd_ps(scale, code, bias));
+            }
         }
     }
 }
