@@ -43,7 +43,7 @@ evenly() {
   name=$1
   shift
   echo '[11, 222, 3333, 44444]' >"$scratch/ids.json"
-  measure "$name" "$name" --cgroup --token-ids ids.json --temp 1000 --seed 1 -c 2048 \
+  measure "$name" "$name" --cgroup --token-ids ids.json --temp 100 --seed 1 -c 2048 \
     --stream-mode full,serial --predict auto,off --rounds "${ROUNDS:-5}" "$@"
 }
 
@@ -75,11 +75,11 @@ for part in "$@"; do
     ;;
   35b)
     model 35b --geometry qwen3.5-35b-a3b
-    evenly 35b --memory 8G -n 60
+    evenly 35b --memory 8G -n 30
     ;;
   122b)
     model 122b --geometry qwen3.5-122b-a10b ${LAYERS:+--layers "$LAYERS"}
-    evenly 122b --memory 16G -n 30
+    evenly 122b --memory 16G -n 20
     ;;
   *)
     echo "streaming.sh: unknown part '$part'" >&2
