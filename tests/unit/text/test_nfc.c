@@ -129,12 +129,14 @@ static void d08_orders_a_long_run_of_marks_in_linear_time(void **state) {
 
     for (int round = 0; round < 5; round++)
         for (int k = 0; k < 2; k++) {
-            uint64_t t = time_marks((size_t)(k + 1) << 18);
+            uint64_t t = time_marks((size_t)1 << (16 + 3 * k));
 
             if (t < best[k]) best[k] = t;
         }
-    if ((double)best[1] > 3.0 * (double)best[0])
-        fail_msg("256 Ki marks took %lu ns, 512 Ki %lu ns", best[0], best[1]);
+    /* eight times as many: 8 times the time, with room for a busy machine; 64 if it were quadratic
+     */
+    if ((double)best[1] > 32.0 * (double)best[0])
+        fail_msg("64 Ki marks took %lu ns, 512 Ki %lu ns", best[0], best[1]);
 }
 
 int main(void) {
