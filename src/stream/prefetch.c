@@ -213,13 +213,12 @@ static double free_ns(const slc_store *s, double on_its_way_ns) {
 /* Whether a read with this chance of being wanted pays now (see above). */
 static bool pays(const slc_store *s, float chance) {
     double before = (double)s->loading_bytes / rate(s);
-    double own = s->guess_ns > 0 ? s->guess_ns : (double)s->slab.slot_bytes / rate(s);
-    double lent, in_time;
+    double own = (double)s->slab.slot_bytes / rate(s);
+    double lent = free_ns(s, before), in_time;
 
-    if (s->n_demanded && before + own > (double)LEAD_NS) return false;
-    lent = free_ns(s, before);
-    if (before > lent) return false;
-    in_time = lent > before ? (lent - before < own ? lent - before : own) : 0;
+    if (before > lent || (s->n_demanded && before + own > (double)LEAD_NS)) return false;
+    if (s->guess_ns > 0) own = s->guess_ns;
+    in_time = lent - before < own ? lent - before : own;
     return (double)chance * in_time >= (1 - (double)chance) * (own - in_time) * DELAY;
 }
 

@@ -25,12 +25,12 @@
 #include "base/fail.h"
 #include "stream/store_internal.h"
 
-#define SLOT_ALIGN  4096u
-#define REAP_MAX    64u
-#define RATE_WINDOW 20e6 /* ns of busy disk after which older ones count half */
+#define SLOT_ALIGN    4096u
+#define REAP_MAX      64u
+#define RATE_WINDOW   20e6              /* ns of busy disk after which older ones count half */
+#define FIRST_CALM_NS UINT64_C(1000000) /* until measured */
 /* A calm longer than this, in decoding and while a prompt is read, is not the model computing but
  * nobody asking. */
-#define FIRST_CALM_NS       UINT64_C(1000000)
 #define MAX_CALM_NS(decode) ((decode) ? UINT64_C(100000000) : UINT64_C(5000000000))
 
 /* ---- sizes ---- */

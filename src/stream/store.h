@@ -76,7 +76,7 @@ typedef struct slc_guess_stats {
     uint64_t late;       /* of these still loading then */
     uint64_t wasted;     /* of these evicted, superseded or failed, unused */
     uint64_t bytes_read; /* padding included */
-    bool off;            /* does not pay at the moment (prefetch.c) */
+    bool off;            /* hardly ever right at the moment (prefetch.c) */
 } slc_guess_stats;
 
 /* Counters since create. */

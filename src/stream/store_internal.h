@@ -104,7 +104,8 @@ struct slc_store {
     /* from the end of a fetch's reads to the next fetch: since when, and how long as a rule, while
      * a prompt is read and in decoding */
     uint64_t calm_since_ns, calm_ns[2];
-    double guess_ns; /* what the reads of a hint take as a rule; 0: not known */
+    double
+        guess_ns; /* from starting a hint's reads to noticing their end, as a rule; 0: not known */
     slc_store_stats stats;
 };
 

@@ -130,8 +130,8 @@ static void take_rows(rows8 *s, const slc_matrix *w, uint32_t row, uint32_t n_ro
         s->codes[r] = w->part[SLC_PART_W] + idx * s->codes_row;
         s->scales[r] = w->part[SLC_PART_SCALES] + idx * s->scales_row;
         s->biases[r] = w->part[SLC_PART_BIASES] + idx * s->scales_row;
-        s->rest = (type->rows - idx) * s->scales_row;
     }
+    s->rest = (type->rows - (row + n_rows - 1)) * s->scales_row;
 }
 
 /* out[j] lane i = in[i] lane j */
@@ -154,29 +154,21 @@ SLC_ALWAYS_INLINE void transpose8(const __m256 in[8], __m256 out[8]) {
     }
 }
 
-/* Scales and biases of a block, `at` bytes into each row. Of one that ends early, what follows in
- * memory is taken along and not used. */
-SLC_ALWAYS_INLINE void take_block(rows8 *s, slc_dtype type, size_t at) {
+/* Scales and biases of the first n groups of a block, `at` bytes into each row. `type` and n are
+ * constants where this is inlined for a whole block. */
+SLC_ALWAYS_INLINE void take_block(rows8 *s, slc_dtype type, size_t at, uint32_t n) {
     __m256 sw[ROWS], bw[ROWS];
 
     for (int r = 0; r < ROWS; r++) {
-        sw[r] = load8_as_f32(type, s->scales[r] + at);
-        bw[r] = load8_as_f32(type, s->biases[r] + at);
+        sw[r] = load_first_as_f32(type, s->scales[r] + at, n);
+        bw[r] = load_first_as_f32(type, s->biases[r] + at, n);
     }
     transpose8(sw, s->sw);
     transpose8(bw, s->bw);
 }
 
-/* The same for the end of a matrix, where nothing may follow: n groups. */
 static __attribute__((noinline)) void take_last_block(rows8 *s, size_t at, uint32_t n) {
-    __m256 sw[ROWS], bw[ROWS];
-
-    for (int r = 0; r < ROWS; r++) {
-        sw[r] = load_first_as_f32(s->scale_dtype, s->scales[r] + at, n);
-        bw[r] = load_first_as_f32(s->scale_dtype, s->biases[r] + at, n);
-    }
-    transpose8(sw, s->sw);
-    transpose8(bw, s->bw);
+    take_block(s, s->scale_dtype, at, n);
 }
 
 /* Asks for the next n bytes of an ascending stream, AHEAD of p. */
@@ -185,7 +177,9 @@ SLC_ALWAYS_INLINE void prefetch(const uint8_t *p, size_t n) {
 }
 
 /* Prepares scales and biases of the block that starts with group g. Rows follow each other in
- * memory: while eight rows are computed, the same share of rows to come is asked for. */
+ * memory: while eight rows are computed, the same share of rows to come is asked for. Of a block
+ * that its row ends early, what follows in memory is taken along and not used; where nothing may
+ * follow, it is not. */
 SLC_ALWAYS_INLINE void take_scales(rows8 *s, uint32_t g) {
     size_t size = slc_dtype_bytes(s->scale_dtype), at = g * size;
 
@@ -196,11 +190,11 @@ SLC_ALWAYS_INLINE void take_scales(rows8 *s, uint32_t g) {
     prefetch(s->scales[0] + ROWS * at, ROWS * BLOCK * size);
     prefetch(s->biases[0] + ROWS * at, ROWS * BLOCK * size);
     if (s->scale_dtype == SLC_DTYPE_BF16)
-        take_block(s, SLC_DTYPE_BF16, at);
+        take_block(s, SLC_DTYPE_BF16, at, BLOCK);
     else if (s->scale_dtype == SLC_DTYPE_F16)
-        take_block(s, SLC_DTYPE_F16, at);
+        take_block(s, SLC_DTYPE_F16, at, BLOCK);
     else
-        take_block(s, SLC_DTYPE_F32, at);
+        take_block(s, SLC_DTYPE_F32, at, BLOCK);
 }
 
 /* acc + group i of the block, given its sums. */

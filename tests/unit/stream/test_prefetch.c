@@ -287,6 +287,26 @@ static void a_source_that_does_not_pay_is_switched_off(void **state) {
     assert_false(st.off);
 }
 
+/* Of lists whose first guess is always right and the others never, only the first is read. */
+static void each_place_has_its_own_chance(void **state) {
+    world *w = *state;
+    slc_guess_stats before = {0}, after;
+
+    start(w, 20);
+    for (uint32_t i = 0; i < 4000; i++) {
+        uint32_t layer = i % LAYERS, id = i / LAYERS % EXPERTS, list[8];
+
+        use(w, layer, &id, 1);
+        for (uint32_t k = 0; k < 8; k++) list[k] = ((i + 1) / LAYERS + k) % EXPERTS;
+        slc_store_prefetch(w->store, (layer + 1) % LAYERS, list, 8, SLC_GUESS_NEXT_LAYER);
+        while (slc_io_outstanding(w->io)) slc_store_poll(w->store);
+        if (i == 3000) before = stats(w, SLC_GUESS_NEXT_LAYER);
+    }
+    after = stats(w, SLC_GUESS_NEXT_LAYER);
+    assert_true(after.used - before.used > 500);
+    assert_int_equal(after.wasted, before.wasted);
+}
+
 static void a_warm_start_takes_empty_slots_only(void **state) {
     world *w = *state;
     uint32_t used[] = {1, 2, 3, 4, 5, 6}, all[EXPERTS], keys[12];
@@ -327,6 +347,7 @@ int main(void) {
         CASE(demand_takes_guessed_slots),
         CASE(a_failed_guess_is_silent),
         CASE(a_source_that_does_not_pay_is_switched_off),
+        CASE(each_place_has_its_own_chance),
         CASE(a_warm_start_takes_empty_slots_only),
         CASE(no_prefetch_means_none),
     };
