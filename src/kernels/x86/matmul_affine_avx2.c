@@ -11,8 +11,8 @@
  *
  * One token unpacks and multiplies in registers, 4-bit codes by a shorter way of their own. Several
  * tokens share each unpacked group, kept as int16 in a scratch of at most 2 KiB. The sums are exact
- * and the float operations are the same, so all ways give the same bits. Where fewer than eight
- * rows are left, the last one fills the lanes. */
+ * and the float operations are the same, so all ways give the same bits. Where a matrix has fewer
+ * than eight rows left, they go one by one, each in all lanes. */
 #if defined(__x86_64__)
 
 #include "kernels/x86/avx2.h"
@@ -76,18 +76,18 @@ SLC_ALWAYS_INLINE halves fold_halves(__m256i abcd, __m256i efgh) {
                     _mm256_permute2x128_si256(abcd, efgh, 0x31)};
 }
 
-/* The sums of `unit` * 32 elements of eight rows, row r at w[r] + at in lane r. */
-SLC_ALWAYS_INLINE __m256i row_sums_of(uint32_t bits, uint32_t unit, const uint8_t *const w[ROWS],
-                                      size_t at, const int16_t *x) {
+/* The sums of `unit` * 32 elements of eight rows, row r at w + r * row in lane r. */
+SLC_ALWAYS_INLINE __m256i row_sums_of(uint32_t bits, uint32_t unit, const uint8_t *w, size_t row,
+                                      const int16_t *x) {
     __m256i quad[2];
     halves sums;
 
     for (int i = 0; i < 2; i++) {
-        const uint8_t *const *r = w + 4 * i;
-        __m256i ab = fold_pair(group_products(bits, unit, r[0] + at, x),
-                               group_products(bits, unit, r[1] + at, x));
-        __m256i cd = fold_pair(group_products(bits, unit, r[2] + at, x),
-                               group_products(bits, unit, r[3] + at, x));
+        const uint8_t *r = w + (size_t)(4 * i) * row;
+        __m256i ab =
+            fold_pair(group_products(bits, unit, r, x), group_products(bits, unit, r + row, x));
+        __m256i cd = fold_pair(group_products(bits, unit, r + 2 * row, x),
+                               group_products(bits, unit, r + 3 * row, x));
 
         quad[i] = fold_quad(ab, cd);
     }
@@ -96,42 +96,44 @@ SLC_ALWAYS_INLINE __m256i row_sums_of(uint32_t bits, uint32_t unit, const uint8_
 }
 
 /* The sums of a group. One of 128 is taken in halves, whose activations fit the registers. */
-SLC_ALWAYS_INLINE __m256i row_sums(uint32_t bits, uint32_t unit, const uint8_t *const w[ROWS],
-                                   size_t at, const int16_t *x) {
-    if (unit < 4) return row_sums_of(bits, unit, w, at, x);
+SLC_ALWAYS_INLINE __m256i row_sums(uint32_t bits, uint32_t unit, const uint8_t *w, size_t row,
+                                   const int16_t *x) {
+    if (unit < 4) return row_sums_of(bits, unit, w, row, x);
 
-    __m256i half = row_sums_of(bits, 2, w, at, x);
+    __m256i half = row_sums_of(bits, 2, w, row, x);
 
-    return _mm256_add_epi32(half, row_sums_of(bits, 2, w, at + 2 * 4 * bits, x + 2 * 32));
+    return _mm256_add_epi32(half, row_sums_of(bits, 2, w + 2 * 4 * bits, row, x + 2 * 32));
 }
 
 /* ---- eight rows ---- */
 
 /* The rows in hand, and scales and biases of a block of their groups, rows in lanes. */
 typedef struct rows8 {
-    const uint8_t *codes[ROWS], *scales[ROWS], *biases[ROWS];
-    size_t codes_row, scales_row; /* bytes */
-    size_t rest;                  /* bytes of scales from those of the last row on */
+    const uint8_t *codes, *scales, *biases; /* of the first one */
+    size_t codes_row, scales_row;           /* bytes from one to the next */
+    size_t rest;                            /* bytes of scales from those of the last row on */
     slc_dtype scale_dtype;
     uint32_t n_groups;
     __m256 sw[BLOCK], bw[BLOCK];
 } rows8;
 
-static void take_rows(rows8 *s, const slc_matrix *w, uint32_t row, uint32_t n_rows) {
+/* Takes eight rows from `row` on; where fewer are left in the matrix, that one in every lane.
+ * Returns how many rows that are. */
+SLC_ALWAYS_INLINE uint32_t take_rows(rows8 *s, const slc_matrix *w, uint32_t row) {
     const slc_matrix_type *type = &w->type;
+    size_t codes_row = slc_matrix_row_bytes(type, SLC_PART_W);
+    size_t scales_row = slc_matrix_row_bytes(type, SLC_PART_SCALES);
+    bool all = type->rows - row >= ROWS;
 
-    s->codes_row = slc_matrix_row_bytes(type, SLC_PART_W);
-    s->scales_row = slc_matrix_row_bytes(type, SLC_PART_SCALES);
+    s->codes = w->part[SLC_PART_W] + row * codes_row;
+    s->scales = w->part[SLC_PART_SCALES] + row * scales_row;
+    s->biases = w->part[SLC_PART_BIASES] + row * scales_row;
+    s->codes_row = all ? codes_row : 0;
+    s->scales_row = all ? scales_row : 0;
+    s->rest = (type->rows - row - (all ? ROWS - 1 : 0)) * scales_row;
     s->scale_dtype = type->scale_dtype;
     s->n_groups = type->cols / type->group;
-    for (uint32_t r = 0; r < ROWS; r++) {
-        uint64_t idx = row + (r < n_rows ? r : n_rows - 1);
-
-        s->codes[r] = w->part[SLC_PART_W] + idx * s->codes_row;
-        s->scales[r] = w->part[SLC_PART_SCALES] + idx * s->scales_row;
-        s->biases[r] = w->part[SLC_PART_BIASES] + idx * s->scales_row;
-    }
-    s->rest = (type->rows - (row + n_rows - 1)) * s->scales_row;
+    return all ? ROWS : 1;
 }
 
 /* out[j] lane i = in[i] lane j */
@@ -160,11 +162,39 @@ SLC_ALWAYS_INLINE void take_block(rows8 *s, slc_dtype type, size_t at, uint32_t 
     __m256 sw[ROWS], bw[ROWS];
 
     for (int r = 0; r < ROWS; r++) {
-        sw[r] = load_first_as_f32(type, s->scales[r] + at, n);
-        bw[r] = load_first_as_f32(type, s->biases[r] + at, n);
+        sw[r] = load_first_as_f32(type, s->scales + (size_t)r * s->scales_row + at, n);
+        bw[r] = load_first_as_f32(type, s->biases + (size_t)r * s->scales_row + at, n);
     }
     transpose8(sw, s->sw);
     transpose8(bw, s->bw);
+}
+
+/* The same of bf16, moved as words: a float is a word above 16 zero bits. Without `whole` only the
+ * first four groups. */
+SLC_ALWAYS_INLINE void take_block_bf16(rows8 *s, size_t at, bool whole) {
+    const __m256i zero = _mm256_setzero_si256();
+
+    for (int part = 0; part < 2; part++) {
+        const uint8_t *rows = (part ? s->biases : s->scales) + at;
+        __m256 *out = part ? s->bw : s->sw;
+        __m256i v[4];
+
+        for (size_t r = 0; r < 4; r++) { // row r in the lower half, row r + 4 in the upper
+            v[r] = _mm256_inserti128_si256(
+                _mm256_castsi128_si256(load_16_bytes(rows + r * s->scales_row)),
+                load_16_bytes(rows + (r + 4) * s->scales_row), 1);
+        }
+        for (int i = 0; i < (whole ? 8 : 4); i += 4) { // four groups
+            __m256i r01 = i ? _mm256_unpackhi_epi16(v[0], v[1]) : _mm256_unpacklo_epi16(v[0], v[1]);
+            __m256i r23 = i ? _mm256_unpackhi_epi16(v[2], v[3]) : _mm256_unpacklo_epi16(v[2], v[3]);
+            __m256i g01 = _mm256_unpacklo_epi32(r01, r23), g23 = _mm256_unpackhi_epi32(r01, r23);
+
+            out[i] = _mm256_castsi256_ps(_mm256_unpacklo_epi16(zero, g01));
+            out[i + 1] = _mm256_castsi256_ps(_mm256_unpackhi_epi16(zero, g01));
+            out[i + 2] = _mm256_castsi256_ps(_mm256_unpacklo_epi16(zero, g23));
+            out[i + 3] = _mm256_castsi256_ps(_mm256_unpackhi_epi16(zero, g23));
+        }
+    }
 }
 
 static __attribute__((noinline)) void take_last_block(rows8 *s, size_t at, uint32_t n) {
@@ -187,10 +217,10 @@ SLC_ALWAYS_INLINE void take_scales(rows8 *s, uint32_t g) {
         take_last_block(s, at, s->n_groups - g);
         return;
     }
-    prefetch(s->scales[0] + ROWS * at, ROWS * BLOCK * size);
-    prefetch(s->biases[0] + ROWS * at, ROWS * BLOCK * size);
+    prefetch(s->scales + ROWS * at, ROWS * BLOCK * size);
+    prefetch(s->biases + ROWS * at, ROWS * BLOCK * size);
     if (s->scale_dtype == SLC_DTYPE_BF16)
-        take_block(s, SLC_DTYPE_BF16, at, BLOCK);
+        take_block_bf16(s, at, s->n_groups - g > BLOCK / 2);
     else if (s->scale_dtype == SLC_DTYPE_F16)
         take_block(s, SLC_DTYPE_F16, at, BLOCK);
     else
@@ -207,6 +237,11 @@ SLC_ALWAYS_INLINE __m256 add_group(__m256 acc, const rows8 *s, uint32_t i, __m25
     return _mm256_fmadd_ps(_mm256_broadcast_ss(dx), term, acc);
 }
 
+/* The first n lanes, but of rows past the last one nothing. */
+SLC_ALWAYS_INLINE void store_rows(float *y, __m256 v, uint32_t n, uint32_t left) {
+    store_first(y, v, n < left ? n : left);
+}
+
 /* ---- one token ---- */
 
 SLC_ALWAYS_INLINE void one_token(uint32_t bits, uint32_t unit, const slc_matrix *w, uint32_t row0,
@@ -214,19 +249,20 @@ SLC_ALWAYS_INLINE void one_token(uint32_t bits, uint32_t unit, const slc_matrix 
     const uint32_t group = unit * 32, group_bytes = unit * 4 * bits;
     rows8 s;
 
-    for (uint32_t row = row0; row < row1; row += ROWS) {
+    for (uint32_t row = row0, n; row < row1; row += n) {
         __m256 acc = _mm256_setzero_ps();
 
-        take_rows(&s, w, row, row1 - row < ROWS ? row1 - row : ROWS);
+        n = take_rows(&s, w, row);
         for (uint32_t g = 0; g < s.n_groups; g++) {
             __m256i sums;
 
             if (g % BLOCK == 0) take_scales(&s, g);
-            prefetch(s.codes[0] + (size_t)g * ROWS * group_bytes, ROWS * group_bytes);
-            sums = row_sums(bits, unit, s.codes, (size_t)g * group_bytes, a->q + (size_t)g * group);
+            prefetch(s.codes + (size_t)g * ROWS * group_bytes, ROWS * group_bytes);
+            sums = row_sums(bits, unit, s.codes + (size_t)g * group_bytes, s.codes_row,
+                            a->q + (size_t)g * group);
             acc = add_group(acc, &s, g % BLOCK, sums, a->sum + g, a->scale + g);
         }
-        store_first(y + row, acc, row1 - row);
+        store_rows(y + row, acc, n, row1 - row);
     }
 }
 
@@ -295,7 +331,7 @@ SLC_ALWAYS_INLINE halves nibble_sums(const rows8 *s, size_t at, bool whole, spre
         __m256i p[4];
 
         for (int r = 0; r < 4; r++) {
-            const uint8_t *codes = s->codes[4 * i + r] + at;
+            const uint8_t *codes = s->codes + (size_t)(4 * i + r) * s->codes_row + at;
             __m256i w = whole ? load_32_bytes(codes) : _mm256_zextsi128_si256(load_16_bytes(codes));
 
             p[r] = nibble_products(w, x.x);
@@ -315,7 +351,7 @@ SLC_ALWAYS_INLINE __m256 add_nibble_block(__m256 acc, uint32_t unit, const rows8
         bool whole = unit > 1 || i + 1 < n;
         halves h = nibble_sums(s, at, whole, *x++);
 
-        prefetch(s->codes[0] + at * ROWS, ROWS * NIBBLES / 2);
+        prefetch(s->codes + at * ROWS, ROWS * NIBBLES / 2);
         if (unit == 1) {
             acc = add_group(acc, s, i, h.lo, a->sum + g + i, a->scale + g + i);
             if (whole)
@@ -327,7 +363,7 @@ SLC_ALWAYS_INLINE __m256 add_nibble_block(__m256 acc, uint32_t unit, const rows8
 
         if (unit == 4) {
             h = nibble_sums(s, at + NIBBLES / 2, true, *x++);
-            prefetch(s->codes[0] + (at + NIBBLES / 2) * ROWS, ROWS * NIBBLES / 2);
+            prefetch(s->codes + (at + NIBBLES / 2) * ROWS, ROWS * NIBBLES / 2);
             sums = _mm256_add_epi32(sums, _mm256_add_epi32(h.lo, h.hi));
         }
         acc = add_group(acc, s, i, sums, a->sum + g + i, a->scale + g + i);
@@ -345,17 +381,18 @@ SLC_ALWAYS_INLINE void one_token_4(uint32_t unit, const slc_matrix *w, uint32_t 
         uint32_t last = n_groups - first < SPREAD / group ? n_groups : first + SPREAD / group;
 
         spread_all(a->q + (size_t)first * group, (last - first) * group, spread);
-        for (uint32_t row = row0; row < row1; row += ROWS) {
+        for (uint32_t row = row0, n; row < row1; row += n) {
             __m256 acc = first ? load_first(y + row, row1 - row) : _mm256_setzero_ps();
 
-            take_rows(&s, w, row, row1 - row < ROWS ? row1 - row : ROWS);
+            n = take_rows(&s, w, row);
             for (uint32_t g = first; g < last; g += BLOCK) {
-                uint32_t n = last - g < BLOCK ? last - g : BLOCK;
+                uint32_t n_groups = last - g < BLOCK ? last - g : BLOCK;
 
                 take_scales(&s, g);
-                acc = add_nibble_block(acc, unit, &s, g, n, spread + (g - first) * unit / 2, a);
+                acc = add_nibble_block(acc, unit, &s, g, n_groups, spread + (g - first) * unit / 2,
+                                       a);
             }
-            store_first(y + row, acc, row1 - row);
+            store_rows(y + row, acc, n, row1 - row);
         }
     }
 }
@@ -363,11 +400,11 @@ SLC_ALWAYS_INLINE void one_token_4(uint32_t unit, const slc_matrix *w, uint32_t 
 /* ---- several tokens ---- */
 
 /* Unpacks a group of each row. */
-SLC_ALWAYS_INLINE void unpack_rows(uint32_t bits, uint32_t unit, const uint8_t *const w[ROWS],
-                                   size_t at, int16_t codes[ROWS][MAX_GROUP]) {
-    for (int r = 0; r < ROWS; r++) {
+SLC_ALWAYS_INLINE void unpack_rows(uint32_t bits, uint32_t unit, const uint8_t *w, size_t row,
+                                   int16_t codes[ROWS][MAX_GROUP]) {
+    for (size_t r = 0; r < ROWS; r++) {
         for (uint32_t u = 0; u < unit; u++) {
-            codes32 c = unpack32(bits, w[r] + at + u * 4 * bits);
+            codes32 c = unpack32(bits, w + r * row + u * 4 * bits);
 
             _mm256_store_si256((__m256i *)(codes[r] + u * 32), c.lo);
             _mm256_store_si256((__m256i *)(codes[r] + u * 32 + 16), c.hi);
@@ -379,14 +416,14 @@ SLC_ALWAYS_INLINE void unpack_rows(uint32_t bits, uint32_t unit, const uint8_t *
 SLC_ALWAYS_INLINE void add_group_of_tokens(uint32_t unit, const rows8 *s, uint32_t g,
                                            int16_t codes[ROWS][MAX_GROUP], const slc_acts *a,
                                            uint32_t t, uint32_t n_tok, __m256 acc[TILE]) {
-    const uint8_t *rows[ROWS];
     const int16_t *x = a->q + (size_t)t * a->k + (size_t)g * unit * 32;
     const int32_t *sum_x = a->sum + (size_t)t * s->n_groups + g;
     const float *dx = a->scale + (size_t)t * s->n_groups + g;
 
-    for (int r = 0; r < ROWS; r++) rows[r] = (const uint8_t *)codes[r];
     for (uint32_t i = 0; i < n_tok; i++) {
-        acc[i] = add_group(acc[i], s, g % BLOCK, row_sums(16, unit, rows, 0, x), sum_x, dx);
+        __m256i sums = row_sums(16, unit, (const uint8_t *)codes, sizeof(codes[0]), x);
+
+        acc[i] = add_group(acc[i], s, g % BLOCK, sums, sum_x, dx);
         x += a->k;
         sum_x += s->n_groups;
         dx += s->n_groups;
@@ -417,7 +454,7 @@ SLC_ALWAYS_INLINE void tile(uint32_t bits, rows8 *s, const slc_acts *a, uint32_t
     for (uint32_t i = 0; i < n_tok; i++) acc[i] = _mm256_setzero_ps();
     for (uint32_t g = 0; g < s->n_groups; g++) {
         if (g % BLOCK == 0) take_scales(s, g);
-        unpack_rows(bits, unit, s->codes, (size_t)g * unit * 4 * bits, codes);
+        unpack_rows(bits, unit, s->codes + (size_t)g * unit * 4 * bits, s->codes_row, codes);
         add(s, g, codes, a, t, n_tok, acc);
     }
 }
@@ -426,15 +463,15 @@ SLC_ALWAYS_INLINE void many_tokens(uint32_t bits, const slc_matrix *w, uint32_t 
                                    const slc_acts *a, float *y, size_t ldy) {
     rows8 s;
 
-    for (uint32_t row = row0; row < row1; row += ROWS) {
-        take_rows(&s, w, row, row1 - row < ROWS ? row1 - row : ROWS);
+    for (uint32_t row = row0, n; row < row1; row += n) {
+        n = take_rows(&s, w, row);
         for (uint32_t t = 0; t < a->n_tok; t += TILE) {
             uint32_t n_tok = a->n_tok - t < TILE ? a->n_tok - t : TILE;
             __m256 acc[TILE];
 
             tile(bits, &s, a, t, n_tok, acc);
             for (uint32_t i = 0; i < n_tok; i++) {
-                store_first(y + (t + i) * ldy + row, acc[i], row1 - row);
+                store_rows(y + (t + i) * ldy + row, acc[i], n, row1 - row);
             }
         }
     }
