@@ -42,10 +42,10 @@ typedef struct slc_model_options {
     uint64_t expert_cache_bytes; /* 0: what memory_bytes leaves; the expert slab alone */
     uint32_t ctx_size;           /* 0: min(the model's, 8192); positions per sequence */
     uint32_t n_seqs;             /* 1, at most 1024; sequences that can exist at once */
-    uint32_t threads;            /* 0: the cores this process may use */
+    uint32_t threads;            /* 0: one for each core that affinity and cgroup allow */
     uint32_t prefill_chunk;      /* 0: up to 512, less when memory is short; tokens per pass */
     bool exact;                  /* false; f32 activations and f32 KV, for comparison */
-    const char *cpu_level;       /* NULL: "auto"; "scalar", "avx2": cap */
+    const char *cpu_level;       /* NULL: "auto"; "scalar", "avx2", "avx512": cap */
     const char *io;              /* NULL: "auto"; "uring", "threads", "buffered" (page cache) */
     const char *stream_mode;     /* NULL: "full"; "seed", "serial": how the original did it */
     const char *policy;          /* NULL: "best"; "lru", "lfu-decay": which expert is given up */
@@ -120,6 +120,9 @@ typedef struct slc_prediction_stats {
     uint64_t used, late;     /* of these ready, still loading, when asked for */
     uint64_t wasted;         /* of these evicted or superseded unused */
     uint64_t bytes_read;
+    /* Of previous, next and ahead2, in decoding: experts asked for in the layers and passes about
+     * which there were hints; of these hinted at. Recall is foreseen / wanted. */
+    uint64_t wanted, foreseen;
     bool off; /* has not paid lately */
 } slc_prediction_stats;
 
@@ -138,6 +141,19 @@ typedef struct slc_stats {
 } slc_stats;
 
 SLC_API slc_stats slc_model_get_stats(const slc_model *m);
+
+/* Where the time of passes went since open. The stages of a phase add up to its time. */
+typedef struct slc_stage_stats {
+    const char *block, *name; /* "linear attention", "recurrence"; block may be "" */
+    uint64_t prefill_ns, decode_ns;
+    /* What the stage moves: weights, recurrent state read and written, keys and values. */
+    uint64_t prefill_bytes, decode_bytes;
+} slc_stage_stats;
+
+#define SLC_MAX_STAGES 32
+/* Fills out [SLC_MAX_STAGES] with the stages that took any time, in the order of a pass; returns
+ * how many. */
+SLC_API uint32_t slc_model_get_stages(const slc_model *m, slc_stage_stats *out);
 
 /* ---- text ---- */
 

@@ -102,6 +102,13 @@ static void run_products(slc_cpu *cpu, const slc_product *p, uint32_t n) {
     slc_pool_run(cpu->pool, product_block, &loop, loop.first_block[n]);
 }
 
+static uint64_t matrix_bytes(const slc_matrix *w) {
+    uint64_t n = 0;
+
+    for (int part = 0; part < SLC_N_PARTS; part++) n += slc_matrix_part_bytes(&w->type, part);
+    return n;
+}
+
 void slc_cpu_products(slc_cpu *cpu, const slc_product *p, uint32_t n) {
     uint32_t first = 0;
 
@@ -109,6 +116,7 @@ void slc_cpu_products(slc_cpu *cpu, const slc_product *p, uint32_t n) {
         slc_acts *a = p[i].acts;
         uint32_t group = product_group(cpu, &p[i]);
 
+        slc_stage_move(&cpu->stages, matrix_bytes(p[i].w));
         slc_assert(a->k == p[i].w->type.cols);
         /* Requantising activations that an earlier product of the batch still needs, or a full
          * batch: run what is collected first. */

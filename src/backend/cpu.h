@@ -7,12 +7,14 @@
 #include <stdbool.h>
 
 #include "backend/pool.h"
+#include "backend/stages.h"
 #include "kernels/table.h"
 
 typedef struct slc_cpu {
     slc_kernels k;
     slc_pool *pool;
     bool exact; /* affine products use f32 activations instead of int16 */
+    slc_stages stages;
 } slc_cpu;
 
 /* level: at most slc_cpu_level_best(), or AUTO. */

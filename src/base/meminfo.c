@@ -2,12 +2,7 @@
  *
  * A container's limit can sit at any level above the process's own cgroup, and /proc/meminfo knows
  * nothing of it. So every directory from the process's cgroup up to the mount point is asked, in
- * both hierarchies (v1 and v2 can be mounted side by side). Where the hierarchy is mounted, and
- * which part of it, stands in /proc/self/mountinfo; where the process is, in /proc/self/cgroup:
- *
- *     mountinfo  ... /docker/ab  /sys/fs/cgroup/memory ... - cgroup cgroup rw,memory
- *     cgroup     4:memory:/docker/ab/job
- *     => ask /sys/fs/cgroup/memory/job, then /sys/fs/cgroup/memory
+ * both hierarchies (v1 and v2 can be mounted side by side; base/cgroup.h).
  *
  * File cache on the LRU lists is given back under pressure and so does not count as use. Nothing
  * is cached; any thread may call. */
@@ -19,6 +14,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/cgroup.h"
 
 /* ---- small readers ---- */
 
@@ -68,22 +65,20 @@ static bool read_number(const char *dir, const char *name, uint64_t *out) {
 /* ---- one cgroup ---- */
 
 typedef struct hierarchy {
-    const char *fs_type, *default_mount;
+    slc_cgroup_hierarchy at;
     const char *limits[2]; /* the lower counts; NULL: only one */
     const char *usage;
     const char *cache_keys[2]; /* of memory.stat: file pages that can be dropped */
 } hierarchy;
 
 static const hierarchy v2 = {
-    .fs_type = "cgroup2",
-    .default_mount = "/sys/fs/cgroup",
+    .at = {NULL, "/sys/fs/cgroup"},
     .limits = {"memory.max", "memory.high"}, /* above `high` the kernel slows us to a crawl */
     .usage = "memory.current",
     .cache_keys = {"inactive_file", "active_file"},
 };
 static const hierarchy v1 = {
-    .fs_type = "cgroup",
-    .default_mount = "/sys/fs/cgroup/memory",
+    .at = {"memory", "/sys/fs/cgroup/memory"},
     .limits = {"memory.limit_in_bytes", NULL}, /* "unlimited" is a number near 2^63 */
     .usage = "memory.usage_in_bytes",
     .cache_keys = {"total_inactive_file", "total_active_file"},
@@ -113,88 +108,18 @@ static uint64_t cgroup_room(const hierarchy *h, const char *dir) {
     return limit > used ? limit - used : 0;
 }
 
-/* ---- where we are in a hierarchy ---- */
-
-/* The controller list of a v1 line names `memory`. */
-static bool has_memory(const char *list) {
-    for (const char *p = list; (p = strstr(p, "memory")); p += 6) {
-        bool starts = p == list || p[-1] == ',', ends = !p[6] || p[6] == ',' || p[6] == '\n';
-        if (starts && ends) return true;
-    }
-    return false;
-}
-
-/* Our path from /proc/self/cgroup ("id:controllers:path"). */
-static bool own_path(const hierarchy *h, const char *root, char *path, size_t cap) {
-    char line[PATH_MAX + 256];
-    FILE *f = open_in(root, "proc/self/cgroup");
-    bool found = false;
-
-    while (f && !found && fgets(line, sizeof(line), f)) {
-        char *list = strchr(line, ':'), *at = list ? strchr(list + 1, ':') : NULL;
-        if (!at) continue;
-        *at++ = 0;
-        list++;
-        at[strcspn(at, "\n")] = 0;
-        found = (h == &v2 ? !*list : has_memory(list)) && strlen(at) < cap;
-        if (found) strcpy(path, at);
-    }
-    if (f) fclose(f);
-    return found;
-}
-
-/* Mount point and mounted part of the hierarchy from /proc/self/mountinfo:
- * "id parent dev root mount-point options... - type source super-options". */
-static void find_mount(const hierarchy *h, const char *root, char *mount, char *part) {
-    char line[3 * PATH_MAX], type[64], super[1024];
-    FILE *f = open_in(root, "proc/self/mountinfo");
-
-    strcpy(mount, h->default_mount);
-    strcpy(part, "/");
-    while (f && fgets(line, sizeof(line), f)) {
-        char where[PATH_MAX], what[PATH_MAX], *tail = strstr(line, " - ");
-        if (!tail || sscanf(tail, " - %63s %*s %1023s", type, super) != 2) continue;
-        if (strcmp(type, h->fs_type) || (h == &v1 && !has_memory(super))) continue;
-        if (sscanf(line, "%*s %*s %*s %4095s %4095s", what, where) != 2) continue;
-        strcpy(mount, where);
-        strcpy(part, what);
-        break;
-    }
-    if (f) fclose(f);
-}
-
-/* Our directory, whose first *top bytes are the mount point. False if the hierarchy is not there.
- */
-static bool own_dir(const hierarchy *h, const char *root, char *dir, size_t cap, size_t *top) {
-    char path[PATH_MAX], mount[PATH_MAX], part[PATH_MAX];
-    const char *below;
-    size_t skip;
-    bool inside;
-
-    if (!own_path(h, root, path, sizeof(path))) return false;
-    find_mount(h, root, mount, part);
-    skip = strcmp(part, "/") ? strlen(part) : 0;
-    /* a path outside the mounted part (another namespace): only the mount point can be asked */
-    inside = strncmp(path, part, skip) == 0 && strchr("/", path[skip]) && !strstr(path, "/..");
-    below = inside && strcmp(path + skip, "/") ? path + skip : "";
-    *top = strlen(root) + strlen(mount);
-    return (size_t)snprintf(dir, cap, "%s%s%s", root, mount, below) < cap;
-}
-
 /* Room in our cgroup and all above it that are visible. */
 static uint64_t hierarchy_room(const hierarchy *h, const char *root) {
     char dir[3 * PATH_MAX];
     uint64_t room = UINT64_MAX;
     size_t top;
 
-    if (!own_dir(h, root, dir, sizeof(dir), &top)) return UINT64_MAX;
-    for (;;) {
+    if (!slc_cgroup_dir(&h->at, root, dir, sizeof(dir), &top)) return UINT64_MAX;
+    do {
         uint64_t here = cgroup_room(h, dir);
-        char *slash = strrchr(dir + top, '/');
         if (here < room) room = here;
-        if (!slash) return room;
-        *slash = 0;
-    }
+    } while (slc_cgroup_up(dir, top));
+    return room;
 }
 
 /* ---- public ---- */
@@ -218,7 +143,7 @@ bool slc_mem_cgroup(const char *root, char *dir, size_t cap, const char **limit_
 
     for (int i = 0; i < 2; i++) {
         *limit_file = found[i]->limits[0];
-        if (own_dir(found[i], root, dir, cap, &top)) return true;
+        if (slc_cgroup_dir(&found[i]->at, root, dir, cap, &top)) return true;
     }
     return false;
 }

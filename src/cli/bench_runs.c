@@ -25,19 +25,17 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-#define MAX_VALUES 1000 /* rounds are at most that many */
-
 slc_spread slc_spread_of(const double *values, uint32_t n) {
-    double sorted[MAX_VALUES];
+    double sorted[SLC_BENCH_MAX_ROUNDS];
 
-    if (n == 0 || n > MAX_VALUES) return (slc_spread){0};
+    if (n == 0 || n > SLC_BENCH_MAX_ROUNDS) return (slc_spread){0};
     memcpy(sorted, values, n * sizeof(*sorted));
     qsort(sorted, n, sizeof(*sorted), by_value);
     return (slc_spread){sorted[0], (sorted[(n - 1) / 2] + sorted[n / 2]) / 2, sorted[n - 1]};
 }
 
 slc_spread slc_bench_spread(const slc_bench_config *c, const char *key) {
-    double values[MAX_VALUES];
+    double values[SLC_BENCH_MAX_ROUNDS];
 
     for (uint32_t i = 0; i < c->n_runs; i++) values[i] = slc_bench_figure(&c->runs[i], key);
     return slc_spread_of(values, c->n_runs);
@@ -138,6 +136,7 @@ void slc_bench_results_deinit(slc_bench_results *r) {
         for (uint32_t k = 0; k < r->configs[i].n_runs; k++) {
             json_decref(r->configs[i].runs[k].stats);
             json_decref(r->configs[i].runs[k].settings);
+            json_decref(r->configs[i].runs[k].stages);
         }
         free(r->configs[i].runs);
     }

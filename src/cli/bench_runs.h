@@ -15,10 +15,12 @@
 #include "cli/list_args.h"
 #include "sluice/bench.h"
 
+#define SLC_BENCH_MAX_ROUNDS 1000
+
 typedef struct slc_bench_run {
-    json_t *stats, *settings; /* as `run --json` prints them */
-    uint64_t read_bytes;      /* from storage, whoever of the process asked for it */
-    uint64_t cached_bytes;    /* of the weights that were in the page cache before it began */
+    json_t *stats, *settings, *stages; /* as `run --json` prints them */
+    uint64_t read_bytes;               /* from storage, whoever of the process asked for it */
+    uint64_t cached_bytes; /* of the weights that were in the page cache before it began */
     double wall_s;
 } slc_bench_run;
 
@@ -99,6 +101,8 @@ slc_status slc_bench_find_bounds(slc_bench_results *r, slc_err *err) SLC_MUST_CH
 
 /* bench_table.c */
 void slc_bench_print_table(const slc_bench_results *r, slc_console *con);
+/* Where the time went, a table for each configuration. */
+void slc_bench_print_profiles(const slc_bench_results *r, slc_console *con);
 slc_status slc_bench_write_csv(const slc_bench_results *r, const char *path,
                                slc_err *err) SLC_MUST_CHECK;
 /* bench_plot.c */

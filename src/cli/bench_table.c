@@ -5,6 +5,7 @@
 
 #include "base/fail.h"
 #include "cli/bench_runs.h"
+#include "cli/profile.h"
 
 /* ---- Markdown ---- */
 
@@ -85,6 +86,36 @@ void slc_bench_print_table(const slc_bench_results *r, slc_console *con) {
     print_header(r, &d, con);
     for (uint32_t i = 0; i < r->n_configs; i++)
         if (r->configs[i].n_runs || r->configs[i].needed_bytes) print_row(&r->configs[i], &d, con);
+}
+
+/* ---- profiles ---- */
+
+static void write_profile(const slc_bench_config *c, FILE *out) {
+    json_t *stages[SLC_BENCH_MAX_ROUNDS], *stats[SLC_BENCH_MAX_ROUNDS];
+
+    for (uint32_t i = 0; i < c->n_runs; i++) {
+        stages[i] = c->runs[i].stages;
+        stats[i] = c->runs[i].stats;
+    }
+    slc_profile_print(out, stages, stats, c->n_runs);
+}
+
+void slc_bench_print_profiles(const slc_bench_results *r, slc_console *con) {
+    for (uint32_t i = 0; i < r->n_configs; i++) {
+        const slc_bench_config *c = &r->configs[i];
+        char series[128], *text = NULL;
+        size_t n = 0;
+        FILE *out = c->n_runs ? open_memstream(&text, &n) : NULL;
+
+        if (!out) continue;
+        slc_bench_series(r, c, series);
+        fprintf(out, "\n%s%s%s\n\n", *c->budget ? c->budget : "default", *series ? ", " : "",
+                series);
+        write_profile(c, out);
+        fclose(out);
+        slc_console_write(con, text, n);
+        free(text);
+    }
 }
 
 /* ---- CSV (RFC 4180) ---- */

@@ -33,7 +33,7 @@ typedef struct bench_args {
     int64_t n_tokens, rounds;
     double temp;
     uint64_t seed;
-    bool cgroup;
+    bool cgroup, profile;
 } bench_args;
 
 #define T bench_args
@@ -70,9 +70,11 @@ static const slc_opt options[] = {
 
     SLC_HEADING("Measuring"),
     SLC_OPTION_IN(T, rounds, INT, 0, "rounds", "N", "runs of every configuration (default 5)", 1,
-                  1000),
+                  SLC_BENCH_MAX_ROUNDS),
     SLC_OPTION(T, cgroup, FLAG, 0, "cgroup", NULL,
                "each run in a cgroup of its budget + 64 MiB, page cache\nincluded"),
+    SLC_OPTION(T, profile, FLAG, 0, "profile", NULL,
+               "print where the time of each configuration went"),
     SLC_OPTION(T, csv, STRING, 0, "csv", "FILE", "write every figure of every run"),
     SLC_OPTION(T, svg, STRING, 0, "svg", "FILE", "plot tokens/s against the budget"),
     SLC_COMMON_OPTIONS(T),
@@ -391,6 +393,7 @@ static slc_status run_config(bench *b, const slc_bench_config *c, const char *tr
     if (!(rc = check_tokens(b, c, child.result, err)) && out) {
         run.stats = json_incref(json_object_get(child.result, "stats"));
         run.settings = json_incref(json_object_get(child.result, "settings"));
+        run.stages = json_incref(json_object_get(child.result, "stages"));
         run.read_bytes = child.read_bytes;
         run.wall_s = child.wall_s;
         *out = run;
@@ -469,6 +472,7 @@ static slc_status report(bench *b, slc_err *err) {
     if (!slc_bench_first_run(r)) return SLC_OK;
     if ((rc = slc_bench_find_bounds(r, err))) return rc;
     slc_bench_print_table(r, b->con);
+    if (b->opt->profile) slc_bench_print_profiles(r, b->con);
     if (b->opt->csv && (rc = slc_bench_write_csv(r, b->opt->csv, err))) return rc;
     return b->opt->svg ? slc_bench_write_svg(r, b->opt->svg, err) : SLC_OK;
 }

@@ -12,13 +12,14 @@
 #include "base/fail.h"
 #include "cli/input.h"
 #include "cli/model_args.h"
+#include "cli/profile.h"
 #include "cli/report.h"
 
 typedef struct run_args {
     slc_common_args common;
     slc_model_args model;
     const char *prompt, *file, *token_ids;
-    bool raw, ignore_eos, stats, json;
+    bool raw, ignore_eos, stats, profile, json;
     int64_t max_tokens;
     double temp, top_p, min_p, repeat_penalty, presence_penalty;
     int64_t top_k, repeat_last_n;
@@ -46,6 +47,7 @@ static const slc_opt options[] = {
     SLC_OPTION(T, ignore_eos, FLAG, 0, "ignore-eos", NULL, "go on at the model's stop tokens"),
     SLC_OPTION(T, json, FLAG, 0, "json", NULL, "print one JSON object instead of text"),
     SLC_OPTION(T, stats, FLAG, 0, "stats", NULL, "print counters and rates to standard error"),
+    SLC_OPTION(T, profile, FLAG, 0, "profile", NULL, "print where the time went to standard error"),
 
     SLC_HEADING("Sampling (defaults: the model's generation_config.json)"),
     SLC_OPTION_IN(T, temp, FLOAT, 0, "temp|temperature", "X", "0: the likeliest token always", 0,
@@ -206,14 +208,24 @@ static json_t *result_json(const run_state *r) {
     static const char *const finish[] = {"stop", "length", "cancelled", "error"};
     slc_stats stats = slc_model_get_stats(r->model);
 
-    return json_pack("{ss%, so, sI, sI, ss, sI, so, so}", "text", r->out.text, r->out.n_text, //
-                     "token_ids", slc_console_ids(r->out.ids, r->out.n_ids),                  //
-                     "prompt_tokens", (json_int_t)r->out.n_prompt,                            //
-                     "completion_tokens", (json_int_t)r->out.n_ids,                           //
-                     "finish_reason", finish[r->out.finish],                                  //
-                     "seed", (json_int_t)r->gen.sampling.seed,                                //
-                     "settings", slc_report_settings(&r->info),                               //
-                     "stats", slc_report_json(&stats));
+    return json_pack("{ss%, so, sI, sI, ss, sI, so, so, so}", "text", r->out.text, r->out.n_text, //
+                     "token_ids", slc_console_ids(r->out.ids, r->out.n_ids),                      //
+                     "prompt_tokens", (json_int_t)r->out.n_prompt,                                //
+                     "completion_tokens", (json_int_t)r->out.n_ids,                               //
+                     "finish_reason", finish[r->out.finish],                                      //
+                     "seed", (json_int_t)r->gen.sampling.seed,                                    //
+                     "settings", slc_report_settings(&r->info),                                   //
+                     "stats", slc_report_json(&stats),                                            //
+                     "stages", slc_profile_json(r->model));
+}
+
+static void print_profile(const run_state *r, const slc_stats *s) {
+    json_t *stages = slc_profile_json(r->model), *stats = slc_report_json(s);
+
+    slc_console_progress_end(r->con);
+    if (stages && stats) slc_profile_print(stderr, &stages, &stats, 1);
+    json_decref(stages);
+    json_decref(stats);
 }
 
 static bool has_tokenizer(const slc_model *m) {
@@ -242,6 +254,7 @@ static void print_result(run_state *r) {
     else if (r->con->out_is_terminal && r->con->last_char != '\n')
         slc_console_write(r->con, "\n", 1);
     if (r->opt->stats) slc_report_print(r->con, &stats);
+    if (r->opt->profile) print_profile(r, &stats);
 }
 
 /* ---- the command ---- */

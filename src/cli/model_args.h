@@ -14,7 +14,7 @@ typedef struct slc_model_args {
     const char *io, *cpu, *stream_mode, *policy, *predict, *trace, *hot_start;
 } slc_model_args;
 
-#define SLC_CPU_LEVELS   "auto|scalar|avx2"
+#define SLC_CPU_LEVELS   "auto|scalar|avx2|avx512"
 #define SLC_IO_KINDS     "auto|uring|threads|buffered"
 #define SLC_STREAM_MODES "full|seed|serial"
 #define SLC_POLICIES     "best|lru|lfu-decay"
@@ -43,7 +43,7 @@ typedef struct slc_model_args {
         SLC_OPTION_OF(T, model.io, 0, "io", "KIND",                                                \
                       "how experts are read: auto, uring, threads, buffered", SLC_IO_KINDS),       \
         SLC_OPTION_OF(T, model.cpu, 0, "cpu", "LEVEL",                                             \
-                      "highest instruction set used: auto, scalar, avx2\n"                         \
+                      "highest instruction set used: auto, scalar, avx2, avx512\n"                 \
                       "(default: $SLUICE_CPU, else auto)",                                         \
                       SLC_CPU_LEVELS),                                                             \
         SLC_HEADING("Streaming of experts (none of it changes the text)"),                         \

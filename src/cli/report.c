@@ -17,14 +17,16 @@ static const char *const sources[SLC_N_PREDICTIONS] = {"previous", "next", "ahea
                                                        "hot"};
 
 static json_t *prediction_json(const slc_prediction_stats *p) {
-    return json_pack("{sI, sI, sI, sI, sI, sI, sI, sb}",      //
-                     "asked", (json_int_t)p->asked,           //
-                     "present", (json_int_t)p->present,       //
-                     "read", (json_int_t)p->read,             //
-                     "used", (json_int_t)p->used,             //
-                     "late", (json_int_t)p->late,             //
-                     "wasted", (json_int_t)p->wasted,         //
-                     "bytes_read", (json_int_t)p->bytes_read, //
+    return json_pack("{sI, sI, sI, sI, sI, sI, sI, sI, sI, sb}", //
+                     "asked", (json_int_t)p->asked,              //
+                     "present", (json_int_t)p->present,          //
+                     "read", (json_int_t)p->read,                //
+                     "used", (json_int_t)p->used,                //
+                     "late", (json_int_t)p->late,                //
+                     "wasted", (json_int_t)p->wasted,            //
+                     "bytes_read", (json_int_t)p->bytes_read,    //
+                     "wanted", (json_int_t)p->wanted,            //
+                     "foreseen", (json_int_t)p->foreseen,        //
                      "off", p->off);
 }
 
@@ -76,10 +78,12 @@ static void print_prediction(const char *source, const slc_prediction_stats *p) 
     char size[24];
 
     if (!p->asked) return;
+    fprintf(stderr, "  %-9s", source);
+    if (p->wanted) fprintf(stderr, "%.0f %% foreseen, ", 100.0 * p->foreseen / p->wanted);
     fprintf(stderr,
-            "  %-9s%llu guesses, %llu there already, %llu read: %llu used, %llu late, %llu wasted "
+            "%llu guesses, %llu there already, %llu read: %llu used, %llu late, %llu wasted "
             "(%s)%s\n",
-            source, (unsigned long long)p->asked, (unsigned long long)p->present,
+            (unsigned long long)p->asked, (unsigned long long)p->present,
             (unsigned long long)p->read, (unsigned long long)p->used, (unsigned long long)p->late,
             (unsigned long long)p->wasted, slc_console_bytes(p->bytes_read, size),
             p->off ? ", off: did not pay" : "");

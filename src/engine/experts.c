@@ -39,9 +39,11 @@ void slc_run_experts(slc_model *m, uint32_t layer) {
 
     slc_source_predict(&m->source, layer);
     slc_moe_route(&m->net, &m->cpu, p, layer);
+    slc_stage_begin(&m->cpu.stages, SLC_STAGE_FETCH);
     slc_source_begin(&m->source, layer, p->distinct, p->distinct_score, p->n_distinct, decode);
     slc_predict_layer(m, layer, decode);
     slc_moe_shared(&m->net, &m->cpu, p, layer);
+    slc_stage_begin(&m->cpu.stages, SLC_STAGE_FETCH);
     while ((got = slc_source_next(&m->source, ready, MAX_READY)) > 0) {
         uint32_t n = 0;
 
@@ -54,6 +56,7 @@ void slc_run_experts(slc_model *m, uint32_t layer) {
                 experts[n++] = bind_expert(&m->net.layers[layer], id, &ready[i].view);
         }
         slc_moe_experts(&m->net, &m->cpu, p, experts, n);
+        slc_stage_begin(&m->cpu.stages, SLC_STAGE_FETCH);
         slc_source_release(&m->source, ready, got);
     }
     slc_source_end(&m->source);

@@ -139,9 +139,37 @@ slc_stats slc_model_get_stats(const slc_model *m) {
     for (int i = 0; i < SLC_N_PREDICTIONS; i++) {
         const slc_guess_stats *g = &st.guess[i];
 
-        s.predict[i] = (slc_prediction_stats){g->asked, g->present, g->read,       g->used,
-                                              g->late,  g->wasted,  g->bytes_read, g->off};
+        s.predict[i] = (slc_prediction_stats){.asked = g->asked,
+                                              .present = g->present,
+                                              .read = g->read,
+                                              .used = g->used,
+                                              .late = g->late,
+                                              .wasted = g->wasted,
+                                              .bytes_read = g->bytes_read,
+                                              .wanted = g->wanted,
+                                              .foreseen = g->foreseen,
+                                              .off = g->off};
     }
     s.peak_rss_bytes = slc_mem_usage_get().peak_rss_bytes;
     return s;
+}
+
+uint32_t slc_model_get_stages(const slc_model *m, slc_stage_stats *out) {
+    const slc_stages *s = &m->cpu.stages;
+    uint32_t n = 0;
+
+    _Static_assert(SLC_N_STAGES <= SLC_MAX_STAGES, "room for every stage");
+    for (int i = SLC_STAGE_NONE + 1; i < SLC_N_STAGES; i++) {
+        const slc_stage_count *prefill = &s->of[SLC_PHASE_PREFILL][i];
+        const slc_stage_count *decode = &s->of[SLC_PHASE_DECODE][i];
+
+        if (!prefill->ns && !decode->ns) continue;
+        out[n++] = (slc_stage_stats){slc_stage_block((slc_stage)i),
+                                     slc_stage_name((slc_stage)i),
+                                     prefill->ns,
+                                     decode->ns,
+                                     prefill->bytes,
+                                     decode->bytes};
+    }
+    return n;
 }

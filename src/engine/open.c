@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <stdlib.h>
 
+#include "base/cpus.h"
 #include "base/fail.h"
 #include "base/meminfo.h"
 #include "engine/model_internal.h"
@@ -26,7 +27,7 @@ static uint32_t default_threads(void) {
     cpu_set_t set;
 
     if (sched_getaffinity(0, sizeof(set), &set)) return 1;
-    return (uint32_t)CPU_COUNT(&set);
+    return slc_cpus_usable("", &set);
 }
 
 static slc_status init_cpu(slc_model *m, const slc_model_options *opt, slc_err *err) {
@@ -35,7 +36,8 @@ static slc_status init_cpu(slc_model *m, const slc_model_options *opt, slc_err *
 
     if (level == SLC_CPU_N_LEVELS)
         return slc_fail(err, SLC_E_INVALID,
-                        "unknown CPU level \"%s\", expected auto, scalar or avx2", opt->cpu_level);
+                        "unknown CPU level \"%s\", expected auto, scalar, avx2 or avx512",
+                        opt->cpu_level);
     if (level == SLC_CPU_AUTO) level = slc_cpu_level_best();
     if (level > slc_cpu_level_best())
         return slc_fail(err, SLC_E_UNSUPPORTED, "this CPU does not have the level \"%s\"",

@@ -140,6 +140,7 @@ static void run_layers(slc_model *m) {
     slc_pass *p = &m->pass;
 
     slc_net_begin(&m->net, &m->cpu, p, m->pass_tokens);
+    m->cpu.stages.phase = p->n_tok == p->n_spans ? SLC_PHASE_DECODE : SLC_PHASE_PREFILL;
     if (m->source.store) slc_store_set_tokens(m->source.store, p->n_tok);
     slc_predict_begin(m, p->n_tok == p->n_spans);
     for (uint32_t l = 0; l < c->n_layers; l++) {
@@ -184,13 +185,15 @@ static void deliver_tile(logit_tile *tile) {
         const float *logits = p->logits + (size_t)i * v;
 
         if (it->err.code) continue;
-        if (slc_all_finite(logits, v))
+        if (slc_all_finite(logits, v)) {
+            slc_stage_begin(&m->cpu.stages, SLC_STAGE_SAMPLE);
             tile->on_logits(tile->user, (uint32_t)(it - tile->items), pos, logits);
-        else
+        } else {
             slc_fail(
                 &it->err, SLC_E_FORMAT,
                 "lm_head: the logits after token %u are not finite; the weights may be damaged",
                 pos);
+        }
     }
     tile->n = 0;
 }
@@ -249,6 +252,7 @@ slc_status slc_step(slc_model *m, slc_step_item *items, uint32_t n_items, slc_lo
         run_layers(m);
         check_files(m);
         if (on_logits) deliver_logits(m, items, on_logits, user);
+        slc_stage_begin(&m->cpu.stages, SLC_STAGE_NONE);
         finish_pass(m, slc_now_ns() - start);
     }
     return SLC_OK;

@@ -4,19 +4,11 @@
 #include "base/assert.h"
 #include "kernels/ref/ref.h"
 #include "kernels/x86/avx2.h"
+#include "kernels/x86/avx512.h"
 
 static const slc_kernels ref_table = {
     .level = "scalar",
     .act_quantize = slc_act_quantize_ref,
-    .matmul_affine =
-        {
-            [2] = slc_matmul_affine_ref,
-            [3] = slc_matmul_affine_ref,
-            [4] = slc_matmul_affine_ref,
-            [5] = slc_matmul_affine_ref,
-            [6] = slc_matmul_affine_ref,
-            [8] = slc_matmul_affine_ref,
-        },
     .matmul_f32 = slc_matmul_f32_ref,
     .dequant_row = slc_matrix_dequant_row,
     .rms_norm = slc_rms_norm_ref,
@@ -34,16 +26,17 @@ static const slc_kernels ref_table = {
     .f32_to_f16 = slc_f32_to_f16_ref,
 };
 
+static void use_affine(slc_kernels *k, slc_matmul_fn *fn) {
+    static const uint8_t bits[] = {2, 3, 4, 5, 6, 8};
+
+    for (size_t i = 0; i < sizeof(bits); i++) k->matmul_affine[bits[i]] = fn;
+}
+
 #if defined(__x86_64__)
 static void use_avx2(slc_kernels *k) {
     k->level = "avx2";
     k->act_quantize = slc_act_quantize_avx2;
-    k->matmul_affine[2] = slc_matmul_affine2_avx2;
-    k->matmul_affine[3] = slc_matmul_affine3_avx2;
-    k->matmul_affine[4] = slc_matmul_affine4_avx2;
-    k->matmul_affine[5] = slc_matmul_affine5_avx2;
-    k->matmul_affine[6] = slc_matmul_affine6_avx2;
-    k->matmul_affine[8] = slc_matmul_affine8_avx2;
+    use_affine(k, slc_matmul_affine_avx2);
     k->matmul_f32 = slc_matmul_f32_avx2;
     k->dequant_row = slc_dequant_row_avx2;
     k->rms_norm = slc_rms_norm_avx2;
@@ -60,13 +53,20 @@ static void use_avx2(slc_kernels *k) {
     k->attend_f32 = slc_attend_f32_avx2;
     k->f32_to_f16 = slc_f32_to_f16_avx2;
 }
+
+static void use_avx512(slc_kernels *k) {
+    k->level = "avx512";
+    use_affine(k, slc_matmul_affine_avx512);
+}
 #endif
 
 void slc_kernels_init(slc_kernels *k, slc_cpu_level level) {
     if (level == SLC_CPU_AUTO) level = slc_cpu_level_best();
     slc_assert(level <= slc_cpu_level_best());
     *k = ref_table;
+    use_affine(k, slc_matmul_affine_ref);
 #if defined(__x86_64__)
     if (level >= SLC_CPU_AVX2) use_avx2(k);
+    if (level >= SLC_CPU_AVX512) use_avx512(k);
 #endif
 }

@@ -45,7 +45,7 @@ typedef void slc_matmul_fn(const slc_matrix *w, uint32_t row0, uint32_t row1, co
                            float *y, size_t ldy);
 
 typedef struct slc_kernels {
-    const char *level; /* "scalar", "avx2" */
+    const char *level; /* "scalar", "avx2", "avx512" */
 
     /* Quantises one token's k activations in groups (k a multiple of group).
      * m = max |x| of the group, compared as the integers (bits & 0x7fffffff), so NaN > inf >
@@ -119,11 +119,12 @@ typedef struct slc_kernels {
 typedef enum slc_cpu_level {
     SLC_CPU_SCALAR = 0,
     SLC_CPU_AVX2,
+    SLC_CPU_AVX512, /* with VNNI */
     SLC_CPU_N_LEVELS,
     SLC_CPU_AUTO
 } slc_cpu_level;
 
-/* "scalar", "avx2", "auto"; SLC_CPU_N_LEVELS for an unknown name. */
+/* "scalar", "avx2", "avx512", "auto"; SLC_CPU_N_LEVELS for an unknown name. */
 slc_cpu_level slc_cpu_level_parse(const char *name);
 /* The highest level this CPU and operating system support (CPUID and XGETBV). */
 slc_cpu_level slc_cpu_level_best(void);

@@ -81,6 +81,15 @@ static void attend_head(void *ctx, uint32_t task, uint32_t worker) {
     j->cpu->k.sigmoid_mul(o, q + hd, hd);
 }
 
+/* Keys and values that the pass looks at, each once. */
+static uint64_t past_bytes(const attn_job *j) {
+    uint64_t n_pos = 0, row = 2ull * j->net->cfg->n_kv_heads * j->net->cfg->head_dim;
+
+    for (uint32_t s = 0; s < j->p->n_spans; s++)
+        n_pos += j->p->spans[s].state->len + j->p->spans[s].n_tok;
+    return n_pos * row * (j->sl->kv_f32 ? 4 : 2);
+}
+
 void slc_layer_attention(const slc_net *net, slc_cpu *cpu, const slc_state_layout *sl, slc_pass *p,
                          const slc_layer *l) {
     const slc_config *c = net->cfg;
@@ -95,8 +104,12 @@ void slc_layer_attention(const slc_net *net, slc_cpu *cpu, const slc_state_layou
     slc_product out = {&l->w[SLC_W_O], &p->mixed, p->out, c->hidden_size};
 
     slc_cpu_products(cpu, in, 3);
+    slc_stage_begin(&cpu->stages, SLC_STAGE_FULL_ROTATE);
     slc_pool_run(cpu->pool, prepare_row, &job, p->n_tok);
+    slc_stage_begin(&cpu->stages, SLC_STAGE_FULL_ATTEND);
+    slc_stage_move(&cpu->stages, past_bytes(&job));
     slc_pool_run(cpu->pool, attend_head, &job, p->n_tok * c->n_heads);
+    slc_stage_begin(&cpu->stages, SLC_STAGE_FULL_OUT);
     slc_acts_set(&p->mixed, p->mixed_x, q_dim, p->n_tok, q_dim);
     slc_cpu_products(cpu, &out, 1);
 }

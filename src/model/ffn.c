@@ -31,6 +31,7 @@ void slc_layer_dense(const slc_net *net, slc_cpu *cpu, slc_pass *p, uint32_t lay
     };
     slc_product out = {&l->w[SLC_W_DOWN], &p->act, p->out, c->hidden_size};
 
+    slc_stage_begin(&cpu->stages, SLC_STAGE_DENSE);
     slc_pass_norm(net, cpu, p, l->post_norm);
     slc_cpu_products(cpu, in, 2);
     slc_pass_swiglu(cpu, p, p->n_tok, c->intermediate_size);

@@ -128,8 +128,12 @@ void slc_layer_gdn(const slc_net *net, slc_cpu *cpu, const slc_state_layout *sl,
     slc_product out = {&l->w[SLC_W_OUT], &p->mixed, p->out, c->hidden_size};
 
     slc_cpu_products(cpu, in, 4);
+    slc_stage_begin(&cpu->stages, SLC_STAGE_GDN_CONV);
     slc_pool_run(cpu->pool, prepare_row, &job, p->n_tok);
+    slc_stage_begin(&cpu->stages, SLC_STAGE_GDN_STATE);
+    slc_stage_move(&cpu->stages, 2 * sl->s_bytes * p->n_spans);
     slc_pool_run(cpu->pool, recur_head, &job, p->n_spans * c->n_value_heads);
+    slc_stage_begin(&cpu->stages, SLC_STAGE_GDN_OUT);
     for (uint32_t s = 0; s < p->n_spans; s++) update_conv_state(&job, &p->spans[s]);
     slc_acts_set(&p->mixed, p->mixed_x, z_dim, p->n_tok, z_dim);
     slc_cpu_products(cpu, &out, 1);

@@ -20,6 +20,7 @@ void slc_moe_guess(const slc_net *net, slc_cpu *cpu, slc_pass *p, uint32_t ahead
     const slc_layer *l = &net->layers[ahead];
     slc_product router = {&l->w[SLC_W_ROUTER], &p->mixed, p->router, c->n_experts};
 
+    slc_stage_begin(&cpu->stages, SLC_STAGE_GUESS);
     slc_norm_rows(net, cpu, p, l->post_norm, NULL, p->n_tok, &p->mixed, p->mixed_x);
     slc_cpu_products(cpu, &router, 1);
     memset(p->best, 0, c->n_experts * sizeof(float));

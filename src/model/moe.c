@@ -97,6 +97,7 @@ void slc_moe_route(const slc_net *net, slc_cpu *cpu, slc_pass *p, uint32_t layer
     slc_product router = {&l->w[SLC_W_ROUTER], &p->u, p->router, net->cfg->n_experts, true};
     moe_job job = {net, cpu, p};
 
+    slc_stage_begin(&cpu->stages, SLC_STAGE_ROUTER);
     slc_pass_norm(net, cpu, p, l->post_norm);
     slc_cpu_products(cpu, &router, 1);
     slc_pool_run(cpu->pool, route_row, &job, p->n_tok);
@@ -115,6 +116,7 @@ void slc_moe_shared(const slc_net *net, slc_cpu *cpu, slc_pass *p, uint32_t laye
     };
     slc_product out = {&l->w[SLC_W_SHARED_DOWN], &p->act, p->out, c->hidden_size};
 
+    slc_stage_begin(&cpu->stages, SLC_STAGE_SHARED);
     slc_cpu_products(cpu, in, 3);
     slc_pass_swiglu(cpu, p, p->n_tok, c->shared_expert_size);
     slc_cpu_products(cpu, &out, 1);
@@ -178,6 +180,7 @@ void slc_moe_experts(const slc_net *net, slc_cpu *cpu, slc_pass *p, const slc_mo
     uint32_t from = 0, rows = 0;
 
     slc_assert(n <= net->cfg->n_experts);
+    slc_stage_begin(&cpu->stages, SLC_STAGE_EXPERTS);
     for (uint32_t i = 0; i < n; i++) {
         uint32_t count = p->first_pair[e[i].id + 1] - p->first_pair[e[i].id];
 
@@ -213,5 +216,6 @@ static void combine_row(void *ctx, uint32_t row, uint32_t worker) {
 void slc_moe_combine(const slc_net *net, slc_cpu *cpu, slc_pass *p) {
     moe_job job = {net, cpu, p};
 
+    slc_stage_begin(&cpu->stages, SLC_STAGE_COMBINE);
     slc_pool_run(cpu->pool, combine_row, &job, p->n_tok);
 }

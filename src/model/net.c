@@ -65,6 +65,7 @@ static void begin_row(void *ctx, uint32_t row, uint32_t worker) {
 void slc_net_begin(const slc_net *net, slc_cpu *cpu, slc_pass *p, const int32_t *tokens) {
     begin_job job = {net, cpu, p, tokens};
 
+    slc_stage_begin(&cpu->stages, SLC_STAGE_EMBED);
     p->n_tok = 0;
     for (uint32_t s = 0; s < p->n_spans; s++) {
         slc_span *span = &p->spans[s];
@@ -148,6 +149,7 @@ void slc_net_logits(const slc_net *net, slc_cpu *cpu, slc_pass *p, const uint32_
                     uint32_t n) {
     slc_product product = {&net->lm_head, &p->final, p->logits, net->cfg->vocab_size};
 
+    slc_stage_begin(&cpu->stages, SLC_STAGE_LOGITS);
     slc_norm_rows(net, cpu, p, net->final_norm, rows, n, &p->final, p->final_x);
     slc_cpu_products(cpu, &product, 1);
 }

@@ -24,6 +24,8 @@
  * A guess gets an empty slot, or a victim that the policy yields for it (policy.h), and all guesses
  * for coming turns together get a quarter of the slots: few slots, no guesses. Until its layer's
  * turn a guessed expert is kept from the policy (`awaited`), unless demand finds no slot at all. */
+#include <string.h>
+
 #include "base/clock.h"
 #include "stream/store_internal.h"
 
@@ -93,6 +95,22 @@ static void judge(slc_store *s, slc_hint_queue *q, uint32_t layer) {
     }
 }
 
+/* Counts what the sources had named for this turn, and forgets it. */
+static void count_foreseen(slc_store *s, uint32_t layer) {
+    const slc_fetch *f = &s->fetch;
+    uint8_t *named = s->named + slc_store_key(s, layer, 0), any = 0;
+
+    for (uint32_t e = 0; e < s->n_experts; e++) any |= named[e];
+    for (int i = 0; any && f->decode && i < SLC_N_GUESS; i++) {
+        if (!(any >> i & 1)) continue;
+        s->stats.guess[i].wanted += f->n;
+        for (uint32_t k = 0; k < f->n; k++) {
+            s->stats.guess[i].foreseen += named[f->experts[k]] >> i & 1;
+        }
+    }
+    if (any) memset(named, 0, s->n_experts);
+}
+
 bool slc_guess_is_off(const slc_store *s, slc_guess source) {
     return s->hints[source].overall < MIN_CHANCE;
 }
@@ -119,6 +137,7 @@ void slc_guess_supersede(slc_store *s, uint32_t layer) {
     for (int i = 0; i < SLC_N_GUESS; i++) {
         if (slc_guess_is_timed((unsigned)i)) judge(s, &s->hints[i], layer);
     }
+    count_foreseen(s, layer);
     if (!s->n_guessed) return;
     for (uint32_t e = 0; e < s->n_experts; e++) {
         uint32_t id = s->map[slc_store_key(s, layer, e)];
@@ -147,6 +166,7 @@ static void ask(slc_store *s, uint32_t key, slc_guess source, uint32_t chance) {
 
     slc_assert(key < s->n_keys);
     s->stats.guess[source].asked++;
+    if (slc_guess_is_timed(source)) s->named[key] |= (uint8_t)(1u << source);
     if (s->map[key] != SLC_NONE) {
         s->stats.guess[source].present++;
     } else if (q->n < s->n_hints) {

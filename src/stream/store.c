@@ -68,6 +68,7 @@ static void take_arrays(slc_store *s, slc_arena *a) {
     s->map = slc_arena_take(a, s->n_keys, sizeof(*s->map));
     s->rank = slc_arena_take(a, s->n_keys, sizeof(*s->rank));
     s->turns = slc_arena_take(a, shape.n_layers, sizeof(*s->turns));
+    s->named = slc_arena_take(a, s->n_keys, sizeof(*s->named));
     s->batch = slc_arena_take(a, at_once * SLC_SLOT_PARTS, sizeof(slc_io_read *));
     s->fetch.slot_of = slc_arena_take(a, s->n_experts, sizeof(uint32_t));
     s->fetch.queue = slc_arena_take(a, s->n_experts, sizeof(uint32_t));

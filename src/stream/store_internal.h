@@ -90,6 +90,7 @@ struct slc_store {
     uint32_t *map;       /* [n_keys] slot or SLC_NONE */
     uint32_t *rank;      /* [n_keys] place among the layer's experts in file order */
     uint32_t *turns;     /* [n_layers] fetches begun */
+    uint8_t *named;      /* [n_keys] the sources, as bits, that named it for its layer's next turn */
     slc_io_read **batch; /* [min(n_slots, n_experts) * SLC_SLOT_PARTS] being put together */
     slc_fetch fetch;
     slc_hint_queue hints[SLC_N_GUESS];
@@ -129,8 +130,8 @@ void slc_store_drain(slc_store *s, bool wait);
 typedef enum slc_verdict { SLC_GUESS_USED, SLC_GUESS_LATE, SLC_GUESS_WASTED } slc_verdict;
 
 void slc_guess_settle(slc_store *s, uint32_t id, slc_verdict verdict);
-/* The layer's turn has begun and its fetch has taken what it wants: the other guesses for it were
- * wrong. */
+/* The layer's turn has begun and its fetch has taken what it wants: which hints were right is
+ * counted, and the other guesses for it were wrong. */
 void slc_guess_supersede(slc_store *s, uint32_t layer);
 /* A slot that was read on a hint has arrived. */
 void slc_guess_arrived(slc_store *s, const slc_slot *at);

@@ -206,7 +206,7 @@ static int walk(slc_cpu_level cap, uint64_t seed, uint32_t percent) {
 
         if (level > (int)slc_cpu_level_best() || level > (int)cap) {
             printf("skip level %d: %s\n", level,
-                   level > (int)cap ? "above the cap" : "this machine lacks it");
+                   level > (int)slc_cpu_level_best() ? "this machine lacks it" : "above the cap");
             continue;
         }
         slc_kernels_init(&k, (slc_cpu_level)level);

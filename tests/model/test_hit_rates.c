@@ -1,10 +1,11 @@
 /* The policies on real routing: demo-moe reads 6 x 512 tokens of its own text, one token a pass;
- * the experts its routers choose are replayed through every policy.
+ * the experts its routers choose are replayed through every policy, and held against what the
+ * predictors had named.
  *
- * The hit rates of LRU, decayed counts and perfect knowledge are those of an independent
- * calculation over the same text; `best` must be at least 7 points above LRU with 10 and 25 % of
- * the experts held, and above decayed counts everywhere. The program is linked so that the router's
- * choices pass through here. */
+ * The recall of the predictors and the hit rates of LRU, decayed counts and perfect knowledge are
+ * those of an independent calculation over the same text; `best` must be at least 7 points above
+ * LRU with 10 and 25 % of the experts held, and above decayed counts everywhere. The program is
+ * linked so that the router's choices pass through here. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,6 +22,7 @@
 enum { WINDOWS = 6 };
 
 static slc_trace trace; /* filled while the model runs */
+static slc_stats stats; /* of that */
 static uint64_t pass;
 
 void __real_slc_moe_route(const slc_net *net, slc_cpu *cpu, slc_pass *p, uint32_t layer);
@@ -64,7 +66,8 @@ static int record(void **state) {
     trace.experts = calloc(n_uses, sizeof(*trace.experts));
     trace.scores = calloc(n_uses, sizeof(*trace.scores));
     o.ctx_size = 512;
-    o.memory_bytes = 512ull << 20;
+    o.predict = "previous,next,ahead2";
+    o.memory_bytes = 24ull << 20; /* something is always missing: the predictors never rest */
     m = run_open("models/demo-moe", &o);
     demo_golden_read("demo-moe", &g);
     assert_true(g.n_windows >= WINDOWS && g.window == 512);
@@ -74,6 +77,7 @@ static int record(void **state) {
         for (uint32_t t = 0; t < g.window; t++) feed(m, s, g.ppl_tokens + w * g.window + t);
     }
     assert_int_equal(trace.n_fetches, n_fetches);
+    stats = slc_model_get_stats(m);
     slc_model_close(m);
     demo_golden_free(&g);
     return 0;
@@ -114,8 +118,24 @@ static void best_is_ahead(void **state) {
     }
 }
 
+static void expect_recall(slc_prediction source, double recall) {
+    const slc_prediction_stats *p = &stats.predict[source];
+
+    print_message("source %d: %.3f of %llu\n", (int)source, (double)p->foreseen / (double)p->wanted,
+                  (unsigned long long)p->wanted);
+    assert_true(p->wanted > 200000);
+    assert_true(fabs((double)p->foreseen / (double)p->wanted - recall) <= 0.01);
+}
+
+static void recall_is_that_expected(void **state) {
+    expect_recall(SLC_PREDICT_PREVIOUS, 0.18);
+    expect_recall(SLC_PREDICT_NEXT, 0.71);
+    expect_recall(SLC_PREDICT_AHEAD2, 0.61);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(recall_is_that_expected),
         cmocka_unit_test(hit_rates_are_those_expected),
         cmocka_unit_test(best_is_ahead),
     };

@@ -150,11 +150,11 @@ static void same_at_any_prefill_chunk(void **state) {
 }
 
 static void same_at_every_cpu_level(void **state) {
-    static const char *const names[] = {"scalar", "avx2"};
+    static const char *const names[] = {"scalar", "avx2", "avx512"};
     slc_model_options o = options();
 
     (void)state;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         if (slc_cpu_level_parse(names[i]) > slc_cpu_level_best()) {
             print_message("skipped: this CPU has no %s\n", names[i]);
             continue;

@@ -60,3 +60,14 @@ char *temp_read(const char *path, size_t *n) {
     if (n) *n = used;
     return buf;
 }
+
+void temp_put(const char *root, const char *name, const char *text) {
+    char *path = temp_path(root, name);
+
+    for (char *p = path + strlen(root) + 1; (p = strchr(p, '/')); *p++ = '/') {
+        *p = 0;
+        mkdir(path, 0755);
+    }
+    free(path);
+    free(temp_write(root, name, text, strlen(text)));
+}

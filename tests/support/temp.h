@@ -15,4 +15,7 @@ char *temp_write(const char *dir, const char *name, const void *bytes, size_t n)
 /* Whole file, malloc'd and NUL-terminated; *n may be NULL. */
 char *temp_read(const char *path, size_t *n);
 
+/* Writes a text file below root, making its folders. */
+void temp_put(const char *root, const char *name, const char *text);
+
 #endif

@@ -3,10 +3,11 @@
 #define SLC_KERNELS_X86_AVX2_H
 
 #include "kernels/table.h"
+#include "kernels/x86/matmul_affine.h"
 
-slc_matmul_fn slc_matmul_affine2_avx2, slc_matmul_affine3_avx2, slc_matmul_affine4_avx2,
-    slc_matmul_affine5_avx2, slc_matmul_affine6_avx2, slc_matmul_affine8_avx2;
-slc_matmul_fn slc_matmul_f32_avx2;
+slc_matmul_fn slc_matmul_affine_avx2, slc_matmul_f32_avx2;
+slc_gemv_fn slc_gemv_affine_avx2; /* the parts of slc_matmul_affine_avx2 */
+slc_matmul_fn slc_gemm_affine_avx2;
 
 void slc_act_quantize_avx2(const float *x, uint32_t k, uint32_t group, int16_t *q, float *scale,
                            int32_t *sum);

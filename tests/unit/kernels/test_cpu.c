@@ -13,6 +13,7 @@
 static void names_parse(void **state) {
     assert_int_equal(slc_cpu_level_parse("scalar"), SLC_CPU_SCALAR);
     assert_int_equal(slc_cpu_level_parse("avx2"), SLC_CPU_AVX2);
+    assert_int_equal(slc_cpu_level_parse("avx512"), SLC_CPU_AVX512);
     assert_int_equal(slc_cpu_level_parse("auto"), SLC_CPU_AUTO);
     assert_int_equal(slc_cpu_level_parse("AVX2"), SLC_CPU_N_LEVELS);
     assert_int_equal(slc_cpu_level_parse(""), SLC_CPU_N_LEVELS);
@@ -54,20 +55,24 @@ static void every_entry_is_set(void **state) {
 
 /* The kernel lists the same facts: what it shows in /proc/cpuinfo is what the OS enabled. */
 static void detection_agrees_with_the_kernel(void **state) {
-    static const char *const flags[] = {" avx2 ", " fma ", " f16c ", " bmi2 "};
+    static const char *const flags[SLC_CPU_N_LEVELS][8] = {
+        [SLC_CPU_AVX2] = {" avx2 ", " fma ", " f16c ", " bmi2 "},
+        [SLC_CPU_AVX512] = {" avx512f ", " avx512bw ", " avx512dq ", " avx512vl ", " avx512_vnni "},
+    };
+    int best = SLC_CPU_SCALAR;
     char line[8192];
-    bool all = false;
     FILE *f = fopen("/proc/cpuinfo", "r");
 
     if (!f) skip();
-    while (fgets(line, sizeof(line), f)) {
-        if (strncmp(line, "flags", 5)) continue;
-        all = true;
-        for (int i = 0; i < 4; i++) all = all && strstr(line, flags[i]);
-        break;
+    while (fgets(line, sizeof(line), f) && strncmp(line, "flags", 5)) {
     }
     fclose(f);
-    assert_int_equal(slc_cpu_level_best(), all ? SLC_CPU_AVX2 : SLC_CPU_SCALAR);
+    for (bool all = true; all && best + 1 < SLC_CPU_N_LEVELS; best += all) {
+        for (int i = 0; i < 8 && flags[best + 1][i]; i++) {
+            all = all && strstr(line, flags[best + 1][i]);
+        }
+    }
+    assert_int_equal(slc_cpu_level_best(), best);
 }
 
 int main(void) {
