@@ -40,31 +40,75 @@ typedef struct token {
 typedef void multiply_fn(const panel *p, token first, size_t ldx, size_t ldg, uint32_t n_tok,
                          float (*acc)[PANEL_ROWS]);
 
-/* Eight columns' pairs of eight rows, rows in lanes. */
-SLC_ALWAYS_INLINE void store_pairs(const __m256i rows[8], int32_t *pairs) {
-    __m256 v[8];
+/* Eight words of eight rows become rows in lanes. */
+SLC_ALWAYS_INLINE void turn(__m256i v[8]) {
+    __m256 f[8];
 
-    for (int i = 0; i < 8; i++) v[i] = _mm256_castsi256_ps(rows[i]);
-    transpose8(v, v);
-    for (int i = 0; i < 8; i++) {
-        _mm256_store_si256((__m256i *)(pairs + (size_t)i * PANEL_ROWS), _mm256_castps_si256(v[i]));
+    for (int i = 0; i < 8; i++) f[i] = _mm256_castsi256_ps(v[i]);
+    transpose8(f, f);
+    for (int i = 0; i < 8; i++) v[i] = _mm256_castps_si256(f[i]);
+}
+
+SLC_ALWAYS_INLINE void store_pair(int32_t *to, __m256i rows) {
+    _mm256_store_si256((__m256i *)to, rows);
+}
+
+/* Four words of eight rows, rows 0 to 3 in the lower halves and 4 to 7 in the upper ones, likewise.
+ */
+SLC_ALWAYS_INLINE void turn_halves(__m256i v[4]) {
+    __m256i r01_lo = _mm256_unpacklo_epi32(v[0], v[1]), r01_hi = _mm256_unpackhi_epi32(v[0], v[1]);
+    __m256i r23_lo = _mm256_unpacklo_epi32(v[2], v[3]), r23_hi = _mm256_unpackhi_epi32(v[2], v[3]);
+
+    v[0] = _mm256_unpacklo_epi64(r01_lo, r23_lo);
+    v[1] = _mm256_unpackhi_epi64(r01_lo, r23_lo);
+    v[2] = _mm256_unpacklo_epi64(r01_hi, r23_hi);
+    v[3] = _mm256_unpackhi_epi64(r01_hi, r23_hi);
+}
+
+/* n codes of eight rows. */
+SLC_ALWAYS_INLINE void pack_codes(uint32_t bits, const uint8_t *codes, size_t row, uint32_t n,
+                                  int32_t (*pairs)[PANEL_ROWS]) {
+    for (; n; n -= 32, codes += 4 * bits, pairs += 16) {
+        __m256i lo[8], hi[8];
+
+        for (size_t r = 0; r < 8; r++) {
+            codes32 c = unpack32(bits, codes + r * row);
+
+            lo[r] = c.lo;
+            hi[r] = c.hi;
+        }
+        turn(lo);
+        turn(hi);
+        for (int i = 0; i < 8; i++) store_pair(pairs[i], lo[i]);
+        for (int i = 0; i < 8; i++) store_pair(pairs[8 + i], hi[i]);
     }
 }
 
-SLC_ALWAYS_INLINE void pack_codes(uint32_t bits, const uint8_t *codes, size_t row, uint32_t n_cols,
-                                  panel *p) {
-    for (uint32_t u = 0; u < n_cols / 32; u++) {
-        for (uint32_t r = 0; r < PANEL_ROWS; r += 8) {
-            __m256i lo[8], hi[8];
+/* The same of 4 bits: turned as words of eight codes, of which a byte is a pair. It is put into
+ * both halves, so that a mask leaves one code in each, at bit 8 and at bit 4; the upper half of a
+ * product brings them down. */
+SLC_ALWAYS_INLINE void pack_nibbles(const uint8_t *codes, size_t row, uint32_t n,
+                                    int32_t (*pairs)[PANEL_ROWS]) {
+    const __m256i first = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(-1, 0, 0, -1, -1, 4, 4, -1, -1, 8, 8, -1, -1, 12, 12, -1));
+    const __m256i mask = _mm256_set1_epi32(0x00f00f00);
+    const __m256i lift = _mm256_set1_epi32(1 << 12 << 16 | 1 << 8);
 
-            for (size_t i = 0; i < 8; i++) {
-                codes32 c = unpack32(bits, codes + (r + i) * row + u * 4 * bits);
+    for (; n; n -= 32, codes += 16, pairs += 16) {
+        __m256i v[8];
 
-                lo[i] = c.lo;
-                hi[i] = c.hi;
+        for (size_t r = 0; r < 4; r++) { // four words of a row in each half
+            v[r] = _mm256_inserti128_si256(_mm256_castsi128_si256(load_16_bytes(codes + r * row)),
+                                           load_16_bytes(codes + (r + 4) * row), 1);
+        }
+        turn_halves(v);
+        for (int i = 0; i < 4; i++) {
+            for (int byte = 0; byte < 4; byte++) {
+                __m256i at = _mm256_add_epi8(first, _mm256_set1_epi8((char)byte));
+                __m256i pair = _mm256_and_si256(_mm256_shuffle_epi8(v[i], at), mask);
+
+                store_pair(pairs[4 * i + byte], _mm256_mulhi_epu16(pair, lift));
             }
-            store_pairs(lo, &p->pairs[(size_t)u * 16][r]);
-            store_pairs(hi, &p->pairs[(size_t)u * 16 + 8][r]);
         }
     }
 }
@@ -81,22 +125,35 @@ static void prefetch_codes(const strip *s, size_t at, size_t n) {
     }
 }
 
+SLC_ALWAYS_INLINE void pack_rows(uint32_t bits, const uint8_t *codes, size_t row, uint32_t n,
+                                 panel *p) {
+    for (uint32_t r = 0; r < PANEL_ROWS; r += 8, codes += 8 * row) {
+        int32_t(*pairs)[PANEL_ROWS] = (int32_t(*)[PANEL_ROWS])(p->pairs[0] + r);
+
+        if (bits == 4)
+            pack_nibbles(codes, row, n, pairs);
+        else
+            pack_codes(bits, codes, row, n, pairs);
+    }
+}
+
 static void pack(const strip *s, uint32_t bits, uint32_t first_group, panel *p) {
-    const size_t at = (size_t)first_group * p->group * bits / 8;
-    const uint32_t n_cols = p->n_groups * p->group;
+    const size_t at = (size_t)first_group * p->group * bits / 8, row = s->codes_row;
+    const uint32_t n = p->n_groups * p->group;
+    const uint8_t *codes = s->codes + at;
 
     switch (bits) {
-    case 2: pack_codes(2, s->codes + at, s->codes_row, n_cols, p); break;
-    case 3: pack_codes(3, s->codes + at, s->codes_row, n_cols, p); break;
-    case 4: pack_codes(4, s->codes + at, s->codes_row, n_cols, p); break;
-    case 5: pack_codes(5, s->codes + at, s->codes_row, n_cols, p); break;
-    case 6: pack_codes(6, s->codes + at, s->codes_row, n_cols, p); break;
-    default: pack_codes(8, s->codes + at, s->codes_row, n_cols, p); break;
+    case 2: pack_rows(2, codes, row, n, p); break;
+    case 3: pack_rows(3, codes, row, n, p); break;
+    case 4: pack_rows(4, codes, row, n, p); break;
+    case 5: pack_rows(5, codes, row, n, p); break;
+    case 6: pack_rows(6, codes, row, n, p); break;
+    default: pack_rows(8, codes, row, n, p); break;
     }
     for (uint32_t g = 0; g < p->n_groups; g += BLOCK) {
         take_scales(s, first_group + g, PANEL_ROWS, p->sw[g], p->bw[g]);
     }
-    prefetch_codes(s, at, (size_t)n_cols * bits / 8);
+    prefetch_codes(s, at, (size_t)n * bits / 8);
 }
 
 /* The strip's products with tokens [t, t + n_tok). */

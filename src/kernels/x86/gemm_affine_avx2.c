@@ -17,6 +17,7 @@ SLC_ALWAYS_INLINE void sum_group(const int32_t (*pairs)[PANEL_ROWS], uint32_t n_
     const int32_t(*end)[PANEL_ROWS] = pairs + n_pairs;
 
     for (uint32_t t = 0; t < n; t++) sum[t][0] = sum[t][1] = (lanes32){0};
+#pragma GCC unroll 4
     do {
         __m256i w0 = _mm256_load_si256((const __m256i *)*pairs);
         __m256i w1 = _mm256_load_si256((const __m256i *)(*pairs + 8));
