@@ -10,8 +10,9 @@
 #define MAX_BATCH 64u
 /* Rows per block: a multiple of what kernels interleave. */
 #define ROW_STEP 16u
-/* Enough blocks that a late worker costs little, few enough that claiming them does not. */
-#define BLOCKS_PER_THREAD 4u
+/* What claiming a block costs is small beside reading this much. */
+#define MIN_BLOCK_BYTES 16384u
+#define MAX_BLOCKS      1024u
 
 slc_status slc_cpu_init(slc_cpu *cpu, slc_cpu_level level, uint32_t n_threads, bool exact,
                         slc_err *err) {
@@ -62,44 +63,58 @@ static void quantize(slc_cpu *cpu, slc_acts *a, uint32_t group) {
 
 /* ---- products ---- */
 
+/* The rows of all products in a row, each product's rounded up to whole steps. Blocks are cut off
+ * that line: half of what is left, shared among the threads, so that they become small towards the
+ * end and nobody waits long for the last one. */
 typedef struct product_loop {
     const slc_cpu *cpu;
     const slc_product *p;
-    uint32_t n;
-    uint32_t rows_per_block;
-    uint32_t first_block[MAX_BATCH + 1]; /* of each product */
+    uint32_t first_row[MAX_BATCH + 1]; /* of each product */
+    uint32_t n_blocks;
+    uint32_t first_of_block[MAX_BLOCKS + 1];
 } product_loop;
 
 static void product_block(void *ctx, uint32_t task, uint32_t worker) {
     const product_loop *l = ctx;
-    const slc_product *p;
-    slc_matmul_fn *fn;
-    uint32_t i = 0, row0, row1;
+    uint32_t row = l->first_of_block[task], end = l->first_of_block[task + 1], i = 0;
 
     (void)worker;
-    while (task >= l->first_block[i + 1]) i++;
-    p = &l->p[i];
-    row0 = (task - l->first_block[i]) * l->rows_per_block;
-    row1 = row0 + l->rows_per_block;
-    if (row1 > p->w->type.rows) row1 = p->w->type.rows;
-    fn = product_group(l->cpu, p) ? l->cpu->k.matmul_affine[p->w->type.bits] : l->cpu->k.matmul_f32;
-    fn(p->w, row0, row1, p->acts, p->y, p->ldy);
+    while (row >= l->first_row[i + 1]) i++;
+    for (; row < end; row = l->first_row[++i]) {
+        const slc_product *p = &l->p[i];
+        const slc_matrix_type *type = &p->w->type;
+        uint32_t row0 = row - l->first_row[i], row1 = end - l->first_row[i];
+        slc_matmul_fn *fn =
+            product_group(l->cpu, p) ? l->cpu->k.matmul_affine[type->bits] : l->cpu->k.matmul_f32;
+
+        fn(p->w, row0, row1 < type->rows ? row1 : type->rows, p->acts, p->y, p->ldy);
+    }
+}
+
+static uint32_t round_up(uint32_t rows) {
+    return (rows + ROW_STEP - 1) / ROW_STEP * ROW_STEP;
+}
+
+static void cut(product_loop *l, uint32_t n_rows, uint32_t least) {
+    uint32_t n_shares = 2 * slc_pool_size(l->cpu->pool), row = 0;
+
+    for (l->n_blocks = 0; row < n_rows && l->n_blocks < MAX_BLOCKS; l->n_blocks++) {
+        uint32_t rows = round_up((n_rows - row + n_shares - 1) / n_shares);
+
+        l->first_of_block[l->n_blocks] = row;
+        row += rows > least ? rows : least;
+    }
+    l->first_of_block[l->n_blocks] = n_rows; /* the last one takes what is left */
 }
 
 static void run_products(slc_cpu *cpu, const slc_product *p, uint32_t n) {
-    product_loop loop = {.cpu = cpu, .p = p, .n = n};
-    uint32_t n_blocks = slc_pool_size(cpu->pool) * BLOCKS_PER_THREAD;
-    uint64_t rows = 0;
+    product_loop loop = {.cpu = cpu, .p = p};
+    uint64_t row_bytes = slc_matrix_row_bytes(&p[0].w->type, SLC_PART_W);
 
-    for (uint32_t i = 0; i < n; i++) rows += p[i].w->type.rows;
-    loop.rows_per_block = (uint32_t)((rows + n_blocks - 1) / n_blocks);
-    loop.rows_per_block = (loop.rows_per_block + ROW_STEP - 1) / ROW_STEP * ROW_STEP;
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t r = p[i].w->type.rows;
-        loop.first_block[i + 1] =
-            loop.first_block[i] + (r + loop.rows_per_block - 1) / loop.rows_per_block;
-    }
-    slc_pool_run(cpu->pool, product_block, &loop, loop.first_block[n]);
+    for (uint32_t i = 0; i < n; i++)
+        loop.first_row[i + 1] = loop.first_row[i] + round_up(p[i].w->type.rows);
+    cut(&loop, loop.first_row[n], round_up((uint32_t)(MIN_BLOCK_BYTES / row_bytes)));
+    slc_pool_run(cpu->pool, product_block, &loop, loop.n_blocks);
 }
 
 static uint64_t matrix_bytes(const slc_matrix *w) {

@@ -115,7 +115,7 @@ static slc_status alloc_states(slc_model *m, slc_err *err) {
 
     for (uint32_t i = 0; i < p->n_seqs; i++)
         slc_arena_take(&m->states, m->state_layout.total_bytes, 1);
-    if ((rc = slc_arena_alloc(&m->states, false, err))) return rc;
+    if ((rc = slc_arena_alloc(&m->states, true, err))) return rc;
     if (!(m->seqs = slc_calloc(p->n_seqs, sizeof(*m->seqs))))
         return slc_fail(err, SLC_E_NOMEM, "no memory for %u sequences", p->n_seqs);
     for (uint32_t i = 0; i < p->n_seqs; i++) {
@@ -129,11 +129,11 @@ static slc_status load(slc_model *m, const slc_model_options *opt, slc_err *err)
     slc_status rc;
 
     m->resident.used = m->plan.resident_bytes;
-    if ((rc = slc_arena_alloc(&m->resident, false, err))) return rc;
+    if ((rc = slc_arena_alloc(&m->resident, true, err))) return rc;
     if ((rc = slc_load_resident(m, &m->resident, err))) return rc;
     if ((rc = alloc_states(m, err))) return rc;
     m->scratch.used = m->plan.scratch_bytes;
-    if ((rc = slc_arena_alloc(&m->scratch, false, err))) return rc;
+    if ((rc = slc_arena_alloc(&m->scratch, true, err))) return rc;
     slc_step_take(m, &m->scratch, m->plan.chunk);
     malloc_trim(0);
     if ((rc = slc_streaming_open(m, opt, err))) return rc;

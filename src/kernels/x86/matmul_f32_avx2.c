@@ -32,6 +32,22 @@ SLC_ALWAYS_INLINE __m256 broadcast_as_f32(slc_dtype type, const uint8_t *p, uint
     return _mm256_castsi256_ps(_mm256_set1_epi32((int)((uint32_t)half << 16)));
 }
 
+/* 32 codes, exactly. */
+SLC_ALWAYS_INLINE void codes_as_f32(uint32_t bits, const uint8_t *p, __m256 out[4]) {
+    if (bits == 8) {
+        for (int i = 0; i < 4; i++) {
+            out[i] = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(load_8_bytes(p + 8 * i)));
+        }
+        return;
+    }
+
+    codes32 c = unpack32(bits, p);
+    __m128i part[4] = {_mm256_castsi256_si128(c.lo), _mm256_extracti128_si256(c.lo, 1),
+                       _mm256_castsi256_si128(c.hi), _mm256_extracti128_si256(c.hi, 1)};
+
+    for (int i = 0; i < 4; i++) out[i] = _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(part[i]));
+}
+
 /* `n` affine elements of a row from element j, both multiples of the group. */
 SLC_ALWAYS_INLINE void dequant_affine(uint32_t bits, const slc_matrix *w, uint32_t row, uint32_t j,
                                       uint32_t n, float *out) {
@@ -45,14 +61,11 @@ SLC_ALWAYS_INLINE void dequant_affine(uint32_t bits, const slc_matrix *w, uint32
         __m256 bias = broadcast_as_f32(t->scale_dtype, w->part[SLC_PART_BIASES], g);
 
         for (uint32_t u = 0; u < t->group; u += 32, codes += 4 * bits, out += 32) {
-            codes32 c = unpack32(bits, codes);
-            __m128i part[4] = {_mm256_castsi256_si128(c.lo), _mm256_extracti128_si256(c.lo, 1),
-                               _mm256_castsi256_si128(c.hi), _mm256_extracti128_si256(c.hi, 1)};
+            __m256 code[4];
 
+            codes_as_f32(bits, codes, code);
             for (int p = 0; p < 4; p++) {
-                __m256 code = _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(part[p]));
-
-                _mm256_storeu_ps(out + 8 * p, _mm256_fmadd_ps(scale, code, bias));
+                _mm256_storeu_ps(out + 8 * p, _mm256_fmadd_ps(scale, code[p], bias));
             }
         }
     }
@@ -173,8 +186,58 @@ static void tile_rows(const slc_matrix *w, uint32_t row, uint32_t n_rows, const 
     }
 }
 
+/* ---- affine, one token: converted in registers ---- */
+
+SLC_ALWAYS_INLINE void rows_of_one(uint32_t bits, slc_dtype scale_dtype, const slc_matrix *w,
+                                   uint32_t row, uint32_t n_rows, const float *x, float *y) {
+    const uint32_t group = w->type.group, n_groups = w->type.cols / group;
+    const size_t row_bytes = slc_matrix_row_bytes(&w->type, SLC_PART_W);
+    const uint8_t *codes[ROWS];
+    lanes sum[ROWS];
+
+    for (uint32_t r = 0; r < ROWS; r++) {
+        codes[r] = w->part[SLC_PART_W] + (row + (r < n_rows ? r : n_rows - 1)) * row_bytes;
+        sum[r] = lanes_zero();
+    }
+    for (uint32_t g = 0; g < n_groups; g++) {
+        __m256 scale[ROWS], bias[ROWS];
+
+        for (uint32_t r = 0; r < ROWS; r++) {
+            uint64_t at = (uint64_t)(row + (r < n_rows ? r : n_rows - 1)) * n_groups + g;
+
+            scale[r] = broadcast_as_f32(scale_dtype, w->part[SLC_PART_SCALES], at);
+            bias[r] = broadcast_as_f32(scale_dtype, w->part[SLC_PART_BIASES], at);
+        }
+        for (uint32_t u = 0; u < group; u += 32, x += 32) {
+            for (uint32_t r = 0; r < ROWS; r++) {
+                __m256 v[4];
+
+                codes_as_f32(bits, codes[r], v);
+                codes[r] += 4 * bits;
+                for (int i = 0; i < 4; i++) v[i] = _mm256_fmadd_ps(scale[r], v[i], bias[r]);
+                sum[r] = lanes_fma(sum[r], v[0], v[1], _mm256_loadu_ps(x), _mm256_loadu_ps(x + 8));
+                sum[r] =
+                    lanes_fma(sum[r], v[2], v[3], _mm256_loadu_ps(x + 16), _mm256_loadu_ps(x + 24));
+            }
+        }
+    }
+    for (uint32_t r = 0; r < n_rows; r++) y[r] = lanes_total(sum[r]);
+}
+
+/* The router's kind. */
+static void bf16_scaled_8_bits_of_one(const slc_matrix *w, uint32_t row0, uint32_t row1,
+                                      const float *x, float *y) {
+    for (uint32_t r = row0; r < row1; r += ROWS) {
+        rows_of_one(8, SLC_DTYPE_BF16, w, r, row1 - r < ROWS ? row1 - r : ROWS, x, y + r);
+    }
+}
+
 void slc_matmul_f32_avx2(const slc_matrix *w, uint32_t row0, uint32_t row1, const slc_acts *a,
                          float *y, size_t ldy) {
+    if (a->n_tok == 1 && w->type.bits == 8 && w->type.scale_dtype == SLC_DTYPE_BF16) {
+        bf16_scaled_8_bits_of_one(w, row0, row1, a->x, y);
+        return;
+    }
     for (uint32_t r = row0; r < row1; r += ROWS) {
         uint32_t n_rows = row1 - r < ROWS ? row1 - r : ROWS;
 
