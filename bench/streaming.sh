@@ -6,6 +6,7 @@
 #   full   the demo model widened to real expert sizes, 500 tokens at four budgets
 #   modes  the same model: full, seed, serial and the page cache, 60 tokens
 #   user   the same model as an ordinary user with 8 MiB of lockable memory (and no cgroup)
+#   predict  the same model: what `sluice simulate` says, beside what runs reach
 #   35b    random weights of qwen3.5-35b-a3b (20 GB), 8 GiB for the whole process
 #   122b   random weights of qwen3.5-122b-a10b (69 GB; LAYERS=N: fewer), 16 GiB
 #
@@ -13,10 +14,10 @@
 set -eu
 cd "$(dirname "$0")/.."
 program=$(realpath "${SLUICE:-build/release/sluice}") results=$(pwd)/bench/results
-[ $# -ge 1 ] || { sed -n '2,13s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 1 ] || { sed -n '2,14s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 scratch=$1
 shift
-[ $# -gt 0 ] || set -- full modes user 35b 122b
+[ $# -gt 0 ] || set -- full modes user predict 35b 122b
 mkdir -p "$scratch" "$results"
 
 # model NAME SYNTH-OPTIONS... - makes the checkpoint unless it is there.
@@ -31,8 +32,15 @@ measure() {
   result=$1 name=$2
   shift 2
   echo "== $result"
-  (cd "$scratch" && "$program" bench -m "$name" --csv "$results/$result.csv" "$@") |
-    tee "$results/$result.md"
+  (cd "$scratch" && "$program" bench -m "$name" --csv "$scratch/out.csv" "$@") >"$scratch/out.md"
+  keep "$result"
+}
+
+# keep RESULT - out.md and out.csv of the scratch folder become a result, now that they are complete.
+keep() {
+  cat "$scratch/out.md"
+  mv "$scratch/out.md" "$results/$1.md"
+  [ ! -e "$scratch/out.csv" ] || mv "$scratch/out.csv" "$results/$1.csv"
 }
 
 inflated() { model inflated --inflate models/demo-moe --hidden 4096 --expert-hidden 256; }
@@ -62,16 +70,24 @@ for part in "$@"; do
     ;;
   user)
     inflated
-    chmod -R a+rX "$scratch"
+    chown -R 65534:65534 "$scratch/inflated" # whose page cache an ordinary user can look at
+    chmod a+rx "$scratch"
     work=$(mktemp -d)
     chmod a+rwx "$work"
     cp "$program" "$work/sluice"
     (cd "$scratch" && ulimit -l 8192 &&
       setpriv --reuid=65534 --regid=65534 --clear-groups "$work/sluice" bench -m inflated \
         --expert-cache 10%,25%,50%,100% --stream-mode full -n 500 --rounds "${ROUNDS:-5}" \
-        --csv "$work/out.csv") | tee "$results/inflated_user.md"
-    cp "$work/out.csv" "$results/inflated_user.csv"
+        --csv "$work/out.csv") >"$scratch/out.md"
+    mv "$work/out.csv" "$scratch/out.csv"
+    keep inflated_user
     rm -rf "$work"
+    ;;
+  predict)
+    inflated
+    sed -n '1{p;s/.*//p;}' "$results/inflated_full.md" >"$scratch/out.md" # the machine
+    SLUICE="$program" bench/simulate_check.py "$scratch/inflated" >>"$scratch/out.md"
+    keep inflated_predict
     ;;
   35b)
     model 35b --geometry qwen3.5-35b-a3b

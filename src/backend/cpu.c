@@ -98,6 +98,7 @@ static uint32_t round_up(uint32_t rows) {
 static void cut(product_loop *l, uint32_t n_rows, uint32_t least) {
     uint32_t n_shares = 2 * slc_pool_size(l->cpu->pool), row = 0;
 
+    if (least < round_up(n_rows / (MAX_BLOCKS / 2))) least = round_up(n_rows / (MAX_BLOCKS / 2));
     for (l->n_blocks = 0; row < n_rows && l->n_blocks < MAX_BLOCKS; l->n_blocks++) {
         uint32_t rows = round_up((n_rows - row + n_shares - 1) / n_shares);
 

@@ -35,7 +35,7 @@
  * to 0.1 ms), and it comes at every expert. */
 #define IDLE_SPIN_NS     UINT64_C(2000000)
 #define ROUNDS_PER_CLOCK 64
-/* Small stacks: kernels keep at most a few KB on them, and every touched page counts. */
+/* Small stacks: kernels keep at most about 24 KiB on them, and every touched page counts. */
 #define STACK_BYTES ((size_t)256 << 10)
 
 typedef struct worker {

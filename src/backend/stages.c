@@ -21,6 +21,7 @@ static const struct {
     [SLC_STAGE_EXPERTS] = {"experts", "routed experts"},
     [SLC_STAGE_COMBINE] = {"experts", "sum"},
     [SLC_STAGE_DENSE] = {"dense", "feed-forward"},
+    [SLC_STAGE_CHECK] = {"", "checks"},
     [SLC_STAGE_LOGITS] = {"", "logits"},
     [SLC_STAGE_SAMPLE] = {"", "sampling"},
 };

@@ -3,7 +3,6 @@
 #ifndef SLC_BACKEND_STAGES_H
 #define SLC_BACKEND_STAGES_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/clock.h"
@@ -26,6 +25,7 @@ typedef enum slc_stage {
     SLC_STAGE_EXPERTS,
     SLC_STAGE_COMBINE,
     SLC_STAGE_DENSE,
+    SLC_STAGE_CHECK,
     SLC_STAGE_LOGITS,
     SLC_STAGE_SAMPLE,
     SLC_N_STAGES

@@ -12,12 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static FILE *open_proc(const char *root, const char *name) {
-    char path[PATH_MAX];
-    int n = snprintf(path, sizeof(path), "%s/proc/self/%s", root, name);
-
-    return n > 0 && (size_t)n < sizeof(path) ? fopen(path, "re") : NULL;
-}
+#include "base/textfile.h"
 
 /* The controller list of a v1 line names it. */
 static bool has_controller(const char *list, const char *name) {
@@ -33,7 +28,7 @@ static bool has_controller(const char *list, const char *name) {
 /* Our path from /proc/self/cgroup ("id:controllers:path"). */
 static bool own_path(const slc_cgroup_hierarchy *h, const char *root, char *path, size_t cap) {
     char line[PATH_MAX + 256];
-    FILE *f = open_proc(root, "cgroup");
+    FILE *f = slc_textfile_open(root, "proc/self/cgroup");
     bool found = false;
 
     while (f && !found && fgets(line, sizeof(line), f)) {
@@ -53,7 +48,7 @@ static bool own_path(const slc_cgroup_hierarchy *h, const char *root, char *path
  * "id parent dev root mount-point options... - type source super-options". */
 static void find_mount(const slc_cgroup_hierarchy *h, const char *root, char *mount, char *part) {
     char line[3 * PATH_MAX], type[64], super[1024];
-    FILE *f = open_proc(root, "mountinfo");
+    FILE *f = slc_textfile_open(root, "proc/self/mountinfo");
 
     strcpy(mount, h->default_mount);
     strcpy(part, "/");

@@ -6,18 +6,18 @@
 #include <stdlib.h>
 
 #include "base/cgroup.h"
+#include "base/textfile.h"
 
 /* ---- cores ---- */
 
 /* The lowest CPU that shares the core; the CPU itself where the kernel does not say. */
 static int first_of_core(const char *root, int cpu) {
-    char path[PATH_MAX];
-    int first = cpu,
-        n = snprintf(path, sizeof(path),
-                     "%s/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", root, cpu);
-    FILE *f = n > 0 && (size_t)n < sizeof(path) ? fopen(path, "re") : NULL;
+    char name[96];
+    int first = cpu;
+    FILE *f;
 
-    if (!f) return cpu;
+    snprintf(name, sizeof(name), "sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu);
+    if (!(f = slc_textfile_open(root, name))) return cpu;
     if (fscanf(f, "%d", &first) != 1) first = cpu;
     fclose(f);
     return first;
@@ -40,12 +40,11 @@ static uint32_t count_cores(const char *root, const cpu_set_t *allowed) {
 /* ---- quotas ---- */
 
 static long long read_field(const char *dir, const char *name, int field) {
-    char path[4 * PATH_MAX], text[2][32] = {"", ""};
-    FILE *f;
+    char text[2][32] = {"", ""};
+    FILE *f = slc_textfile_open(dir, name);
     long long value = -1;
 
-    snprintf(path, sizeof(path), "%s/%s", dir, name);
-    if (!(f = fopen(path, "re"))) return -1;
+    if (!f) return -1;
     if (fscanf(f, "%31s %31s", text[0], text[1]) > field) value = atoll(text[field]);
     fclose(f);
     return value;

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "base/cgroup.h"
+#include "base/textfile.h"
 
 /* ---- small readers ---- */
 
@@ -39,17 +40,10 @@ static uint64_t find_kb(FILE *f, const char *key) {
     return find_value(f, key, &kb) && kb <= UINT64_MAX / 1024 ? kb * 1024 : 0;
 }
 
-static FILE *open_in(const char *dir, const char *name) {
-    char path[PATH_MAX];
-    int n = snprintf(path, sizeof(path), "%s/%s", dir, name);
-
-    return n > 0 && (size_t)n < sizeof(path) ? fopen(path, "re") : NULL;
-}
-
 /* A file that holds one number, or "max" for none (UINT64_MAX). False if it cannot be read. */
 static bool read_number(const char *dir, const char *name, uint64_t *out) {
     char text[64];
-    FILE *f = open_in(dir, name);
+    FILE *f = slc_textfile_open(dir, name);
     bool ok = f && fgets(text, sizeof(text), f);
     char *end;
 
@@ -86,7 +80,7 @@ static const hierarchy v1 = {
 
 static uint64_t droppable_bytes(const hierarchy *h, const char *dir) {
     uint64_t sum = 0, value;
-    FILE *f = open_in(dir, "memory.stat");
+    FILE *f = slc_textfile_open(dir, "memory.stat");
 
     if (!f) return 0;
     for (int i = 0; i < 2; i++) {
@@ -126,7 +120,7 @@ static uint64_t hierarchy_room(const hierarchy *h, const char *root) {
 
 uint64_t slc_mem_room_bytes(const char *root) {
     uint64_t room = UINT64_MAX, part;
-    FILE *f = open_in(root, "proc/meminfo");
+    FILE *f = slc_textfile_open(root, "proc/meminfo");
 
     if (f) {
         if (find_value(f, "MemAvailable", &part) && part <= UINT64_MAX / 1024) room = part * 1024;

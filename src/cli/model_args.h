@@ -36,7 +36,7 @@ typedef struct slc_model_args {
         SLC_OPTION_IN(T, model.prefill_chunk, INT, 0, "prefill-chunk", "N",                        \
                       "prompt tokens a pass (default: up to 512)", 1, 65536),                      \
         SLC_OPTION_IN(T, model.threads, INT, 't', "threads", "N",                                  \
-                      "compute threads (default: the cores it may use)", 1, 1024),                 \
+                      "compute threads (default: one a core it may use)", 1, 1024),                \
         SLC_OPTION(T, model.exact, FLAG, 0, "exact", NULL,                                         \
                    "float32 activations and cache, to compare with references"),                   \
         SLC_HEADING("Machine"),                                                                    \

@@ -1,5 +1,4 @@
-/* The stages of all runs are the same, so one run's list gives the rows and the others add to it.
- */
+/* The first run's stages give the rows; other runs add to the rows of the same name. */
 #include "cli/profile.h"
 
 json_t *slc_profile_json(const slc_model *m) {
@@ -24,8 +23,12 @@ json_t *slc_profile_json(const slc_model *m) {
     return all;
 }
 
-/* A number of stage `row` in all runs together; of all stages where row is SIZE_MAX. */
-static double total(json_t *const *stages, uint32_t n, size_t row, const char *key) {
+static bool same(const json_t *a, const json_t *b, const char *key) {
+    return json_equal(json_object_get(a, key), json_object_get(b, key));
+}
+
+/* A number of one stage in all runs together; of all stages where row is NULL. */
+static double total(json_t *const *stages, uint32_t n, const json_t *row, const char *key) {
     double sum = 0;
 
     for (uint32_t r = 0; r < n; r++) {
@@ -33,7 +36,8 @@ static double total(json_t *const *stages, uint32_t n, size_t row, const char *k
         json_t *stage;
 
         json_array_foreach(stages[r], i, stage) {
-            if (row == SIZE_MAX || row == i) sum += json_number_value(json_object_get(stage, key));
+            if (!row || (same(stage, row, "block") && same(stage, row, "name")))
+                sum += json_number_value(json_object_get(stage, key));
         }
     }
     return sum;
@@ -46,12 +50,12 @@ static double tokens(json_t *const *stats, uint32_t n, const char *key) {
     return sum;
 }
 
-static void print_row(FILE *out, json_t *const *stages, uint32_t n, size_t row, double prompt,
-                      double made) {
+static void print_row(FILE *out, json_t *const *stages, uint32_t n, const json_t *row,
+                      double prompt, double made) {
     double prefill_ns = total(stages, n, row, "prefill_ns");
     double decode_ns = total(stages, n, row, "decode_ns");
-    double all_prefill_ns = total(stages, n, SIZE_MAX, "prefill_ns");
-    double all_decode_ns = total(stages, n, SIZE_MAX, "decode_ns");
+    double all_prefill_ns = total(stages, n, NULL, "prefill_ns");
+    double all_decode_ns = total(stages, n, NULL, "decode_ns");
     double bytes = total(stages, n, row, "decode_bytes");
 
     fprintf(out, " %.3f | %.1f %% |", prompt > 0 ? prefill_ns / prompt / 1e6 : 0,
@@ -77,8 +81,8 @@ void slc_profile_print(FILE *out, json_t *const *stages, json_t *const *stats, u
 
         fprintf(out, "| %s%s%s |", block, *block ? ": " : "",
                 json_string_value(json_object_get(stage, "name")));
-        print_row(out, stages, n, i, prompt, made);
+        print_row(out, stages, n, stage, prompt, made);
     }
     fputs("| all |", out);
-    print_row(out, stages, n, SIZE_MAX, prompt, made);
+    print_row(out, stages, n, NULL, prompt, made);
 }

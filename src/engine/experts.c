@@ -37,6 +37,7 @@ void slc_run_experts(slc_model *m, uint32_t layer) {
     bool decode = p->n_tok == p->n_spans;
     uint32_t got;
 
+    slc_stage_begin(&m->cpu.stages, SLC_STAGE_FETCH);
     slc_source_predict(&m->source, layer);
     slc_moe_route(&m->net, &m->cpu, p, layer);
     slc_stage_begin(&m->cpu.stages, SLC_STAGE_FETCH);

@@ -150,6 +150,7 @@ static void run_layers(slc_model *m) {
             slc_run_experts(m, l);
         else
             slc_layer_dense(&m->net, &m->cpu, p, l);
+        slc_stage_begin(&m->cpu.stages, SLC_STAGE_CHECK);
         check_finite(m, l);
     }
 }

@@ -70,14 +70,14 @@ typedef enum slc_guess {
 /* Of one source: an expert read ends as used, late or wasted, or waits to. */
 typedef struct slc_guess_stats {
     uint64_t asked;      /* experts hinted at */
-    uint64_t wanted;     /* in decoding, experts of the turns about which there were hints */
-    uint64_t foreseen;   /* of these hinted at, whether they were there or not */
     uint64_t present;    /* of these held, or on their way, already */
     uint64_t read;       /* of these read */
     uint64_t used;       /* of these ready when they were asked for */
     uint64_t late;       /* of these still loading then */
     uint64_t wasted;     /* of these evicted, superseded or failed, unused */
     uint64_t bytes_read; /* padding included */
+    uint64_t wanted;     /* in decoding, experts of the turns about which there were hints */
+    uint64_t foreseen;   /* of these hinted at, whether they were there or not */
     bool off;            /* hardly ever right at the moment (prefetch.c) */
 } slc_guess_stats;
 

@@ -87,10 +87,10 @@ struct slc_store {
     uint32_t *part_at; /* [n_slots][SLC_SLOT_PARTS] from the slot's start; SLC_NONE: no such part */
     uint32_t *empty;   /* stack of empty slots */
     uint32_t n_empty;
-    uint32_t *map;       /* [n_keys] slot or SLC_NONE */
-    uint32_t *rank;      /* [n_keys] place among the layer's experts in file order */
-    uint32_t *turns;     /* [n_layers] fetches begun */
-    uint8_t *named;      /* [n_keys] the sources, as bits, that named it for its layer's next turn */
+    uint32_t *map;   /* [n_keys] slot or SLC_NONE */
+    uint32_t *rank;  /* [n_keys] place among the layer's experts in file order */
+    uint32_t *turns; /* [n_layers] fetches begun */
+    uint8_t *named;  /* [n_keys] the sources, as bits, that named it for its layer's next turn */
     slc_io_read **batch; /* [min(n_slots, n_experts) * SLC_SLOT_PARTS] being put together */
     slc_fetch fetch;
     slc_hint_queue hints[SLC_N_GUESS];

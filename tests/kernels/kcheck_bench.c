@@ -2,6 +2,7 @@
  * rate measured in the same run. CSV: name, ns, GB/s (of weights, state or cache), GFLOP/s where it
  * is the measure, ratio to the reference. Each figure is the best of several runs of a few
  * milliseconds, in CPU time of the thread: other programs cost cache and bandwidth, not turns. */
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +28,7 @@ typedef struct setup {
     slc_acts acts;
     size_t copy_bytes;
     uint32_t n_tok, n_copies;
+    bool f32_acts;
     float *x, *y, *S;
     uint16_t *kv;
     uint8_t *weights;
@@ -95,7 +97,8 @@ static void read_all(setup *s) {
 }
 
 static void matmul(setup *s) {
-    slc_matmul_fn *fn = s->w.type.bits ? s->k->matmul_affine[s->w.type.bits] : s->k->matmul_f32;
+    bool quantised = s->w.type.bits && !s->f32_acts;
+    slc_matmul_fn *fn = quantised ? s->k->matmul_affine[s->w.type.bits] : s->k->matmul_f32;
     slc_acts a = s->acts;
 
     a.n_tok = s->n_tok;
@@ -105,7 +108,7 @@ static void matmul(setup *s) {
         for (int p = 0; p < SLC_N_PARTS; p++) {
             if (w.part[p]) w.part[p] += i * s->copy_bytes;
         }
-        fn(&w, 0, ROWS, &a, s->y, ROWS);
+        fn(&w, 0, w.type.rows, &a, s->y, w.type.rows);
     }
 }
 
@@ -123,13 +126,13 @@ static void matmul_one_by_one(setup *s) {
     }
 }
 
-static void use_matrix(setup *s, uint32_t bits, uint32_t group) {
+static void use_matrix(setup *s, uint32_t bits, uint32_t group, uint32_t rows, uint32_t cols) {
     const slc_matrix_type type = {.dtype = bits ? SLC_DTYPE_U32 : SLC_DTYPE_BF16,
                                   .scale_dtype = bits ? SLC_DTYPE_BF16 : SLC_DTYPE_NONE,
                                   .bits = (uint8_t)bits,
                                   .group = (uint16_t)group,
-                                  .rows = ROWS,
-                                  .cols = COLS};
+                                  .rows = rows,
+                                  .cols = cols};
     size_t at = 0;
 
     s->w.type = type;
@@ -139,10 +142,11 @@ static void use_matrix(setup *s, uint32_t bits, uint32_t group) {
     }
     s->copy_bytes = at;
     s->acts.group = group;
+    s->acts.k = cols;
     for (uint32_t t = 0; bits && t < N_TOK; t++) {
-        s->k->act_quantize(s->x + (size_t)t * COLS, COLS, group, s->acts.q + (size_t)t * COLS,
-                           s->acts.scale + (size_t)t * (COLS / group),
-                           s->acts.sum + (size_t)t * (COLS / group));
+        s->k->act_quantize(s->x + (size_t)t * COLS, cols, group, s->acts.q + (size_t)t * cols,
+                           s->acts.scale + (size_t)t * (cols / group),
+                           s->acts.sum + (size_t)t * (cols / group));
     }
 }
 
@@ -150,7 +154,7 @@ static void bench_matmul(setup *s, const slc_kernels *ref, uint32_t bits, uint32
     char name[64];
     double flops = 2.0 * ROWS * COLS;
 
-    use_matrix(s, bits, group);
+    use_matrix(s, bits, group, ROWS, COLS);
     s->n_tok = 1;
     s->n_copies = COPIES;
     snprintf(name, sizeof(name), "gemv_%s%u_g%u", bits ? "affine" : "bf16_", bits, group);
@@ -163,6 +167,51 @@ static void bench_matmul(setup *s, const slc_kernels *ref, uint32_t bits, uint32
     printf("# %s: %.2f times faster than %d products of one token\n", name,
            (double)best_ns(s, matmul_one_by_one, RUNS) / (double)best_ns(s, matmul, RUNS), N_TOK);
 }
+
+/* One token, `copies` of a matrix of another shape. */
+static void bench_shape(setup *s, const slc_kernels *ref, const char *name, uint32_t bits,
+                        uint32_t rows, uint32_t cols, uint32_t copies) {
+    use_matrix(s, bits, 64, rows, cols);
+    s->n_tok = 1;
+    s->n_copies = copies;
+    report(name, s, ref, matmul, (double)copies * (double)s->copy_bytes,
+           2.0 * copies * rows * cols);
+}
+
+static void bench_shapes(setup *s, const slc_kernels *ref) {
+    bench_shape(s, ref, "gemv_affine4_g64_in_cache", 4, 128, COLS, 1);
+    bench_shape(s, ref, "gemv_affine4_g64_256_columns", 4, 4096, 256, 60);
+    bench_shape(s, ref, "gemv_affine4_g64_256_columns_in_cache", 4, 1024, 256, 1);
+    s->f32_acts = true;
+    bench_shape(s, ref, "gemv_affine8_g64_f32_acts_in_cache", 8, 128, COLS, 1);
+    s->f32_acts = false;
+}
+
+#if defined(__x86_64__)
+enum { MADD_ROUNDS = 100000, MADDS = 8, MADD_FLOPS = 32 };
+
+/* Nothing but pmaddwd of 32-byte registers: what bounds a product of int16 on AVX2. */
+static void madd_peak(setup *s) {
+    uint32_t n = MADD_ROUNDS;
+
+    (void)s;
+    __asm__ volatile("1:\n\t"
+                     "vpmaddwd %%ymm5, %%ymm4, %%ymm0\n\t"
+                     "vpmaddwd %%ymm5, %%ymm4, %%ymm1\n\t"
+                     "vpmaddwd %%ymm5, %%ymm4, %%ymm2\n\t"
+                     "vpmaddwd %%ymm5, %%ymm4, %%ymm3\n\t"
+                     "vpmaddwd %%ymm5, %%ymm4, %%ymm0\n\t"
+                     "vpmaddwd %%ymm5, %%ymm4, %%ymm1\n\t"
+                     "vpmaddwd %%ymm5, %%ymm4, %%ymm2\n\t"
+                     "vpmaddwd %%ymm5, %%ymm4, %%ymm3\n\t"
+                     "dec %0\n\t"
+                     "jnz 1b\n\t"
+                     "vzeroupper"
+                     : "+r"(n)
+                     :
+                     : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "cc");
+}
+#endif
 
 /* All heads of a 35B layer stack would not fit the caches either: walk 32 MiB of state. */
 enum { GDN_HEADS = 512 };
@@ -243,6 +292,13 @@ int slc_kcheck_bench(const slc_kernels *ref, const slc_kernels *k) {
     uint64_t ns = best_ns(&s, read_all, RUNS);
     printf("memory_read,%llu,%.2f,0,1\n", (unsigned long long)ns,
            (double)s.weights_bytes / (double)ns);
+#if defined(__x86_64__)
+    if (slc_cpu_level_best() >= SLC_CPU_AVX2) {
+        ns = best_ns(&s, madd_peak, RUNS);
+        printf("pmaddwd_peak,%llu,0,%.2f,1\n", (unsigned long long)ns,
+               (double)MADD_ROUNDS * MADDS * MADD_FLOPS / (double)ns);
+    }
+#endif
     bench_matmul(&s, ref, 4, 64);
     bench_matmul(&s, ref, 8, 64);
     bench_matmul(&s, ref, 2, 64);
@@ -252,6 +308,7 @@ int slc_kcheck_bench(const slc_kernels *ref, const slc_kernels *k) {
     bench_matmul(&s, ref, 4, 32);
     bench_matmul(&s, ref, 4, 128);
     bench_matmul(&s, ref, 0, 0);
+    bench_shapes(&s, ref);
     report("gdn_1_token", &s, ref, gdn, 2 * state, GDN_HEADS * 7.0 * DK * DK);
     report("gdn_64_tokens", &s, ref, gdn_64, 0, N_TOK * 7.0 * DK * DK);
     report("attend_f16", &s, ref, attend_f16, 4.0 * N_POS * HD, 4.0 * N_POS * HD);

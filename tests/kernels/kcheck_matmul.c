@@ -66,6 +66,9 @@ static slc_matrix random_matrix(kcase *c, uint32_t bits, flavour f) {
     if (slc_kc_below(c, 64) == 0) { /* wide, rarely: the reference takes its time */
         t->rows = 1 + slc_kc_below(c, 9);
         t->cols = t->group * (MAX_COLS / 128 - slc_kc_below(c, 30));
+    } else if (slc_kc_below(c, 8) == 0) { /* tall */
+        t->rows = 40 + slc_kc_below(c, 110);
+        t->cols = t->group * (1 + slc_kc_below(c, 2));
     }
     m.part[SLC_PART_W] = random_codes(c, slc_matrix_part_bytes(t, SLC_PART_W));
 
@@ -78,6 +81,7 @@ static slc_matrix random_matrix(kcase *c, uint32_t bits, flavour f) {
 
 static uint32_t random_n_tok(kcase *c, uint32_t k) {
     if (k > 4096) return 1 + slc_kc_below(c, 3);
+    if (k <= 256 && slc_kc_below(c, 8) == 0) return 60 + slc_kc_below(c, 80);
     return PICK(c, 1, 1, 1 + slc_kc_below(c, 9), 15, 16, 17, 33);
 }
 
@@ -237,6 +241,23 @@ static bool check_f32(kcase *c, uint32_t arg) {
     return f != PLAIN || product_is_near(c, &p, false);
 }
 
+/* The router's kind: one token, 8 bits, bf16 scales. */
+static bool check_router(kcase *c, uint32_t arg) {
+    flavour f = (flavour)slc_kc_below(c, N_FLAVOURS);
+    product p;
+
+    do {
+        c->n_slots = 0;
+        p = (product){.w = random_matrix(c, 8, f)};
+    } while (p.w.type.scale_dtype != SLC_DTYPE_BF16);
+    p.a = random_acts(c, p.w.type.cols, 1, f);
+    finish_product(c, &p, "matmul_f32", f);
+    c->ref->matmul_f32(&p.w, p.row0, p.row1, &p.a, (float *)p.y.ref, p.ldy);
+    c->k->matmul_f32(&p.w, p.row0, p.row1, &p.a, (float *)p.y.k, p.ldy);
+    if (!slc_kc_same(c, "y", p.y, true)) return false;
+    return f != PLAIN || product_is_near(c, &p, false);
+}
+
 static bool check_dequant_row(kcase *c, uint32_t arg) {
     flavour f = (flavour)slc_kc_below(c, N_FLAVOURS);
     slc_matrix w = random_matrix(c, PICK(c, 0, 0, 2, 3, 4, 5, 6, 8), f);
@@ -266,6 +287,7 @@ const kcheck slc_kcheck_matmul[] = {
     AFFINE(6),
     AFFINE(8),
     {"matmul_f32", offsetof(slc_kernels, matmul_f32), check_f32, 0, 300},
+    {"matmul_f32, as the router's", offsetof(slc_kernels, matmul_f32), check_router, 0, 150},
     {"dequant_row", offsetof(slc_kernels, dequant_row), check_dequant_row, 0, 1000},
 };
 const size_t slc_kcheck_n_matmul = sizeof(slc_kcheck_matmul) / sizeof(*slc_kcheck_matmul);

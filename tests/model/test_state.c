@@ -171,6 +171,34 @@ static void the_first_pass_looks_ahead(void **state) {
     slc_model_close(m);
 }
 
+/* The stages of a phase are all of its time, and every kind of layer has its own. */
+static void stages_add_up(void **state) {
+    slc_model *m = open_model(0, 1);
+    slc_seq *s = new_seq(m);
+    slc_stage_stats stages[SLC_MAX_STAGES];
+    uint64_t prefill_ns = 0, decode_ns = 0;
+    uint32_t n, n_linear = 0, n_full = 0, n_experts = 0;
+    slc_stats st;
+
+    (void)state;
+    assert_int_equal(slc_model_get_stages(m, stages), 0);
+    feed(m, s, tokens, 64);
+    for (uint32_t i = 64; i < 128; i++) feed(m, s, tokens + i, 1);
+    st = slc_model_get_stats(m);
+    n = slc_model_get_stages(m, stages);
+    for (uint32_t i = 0; i < n; i++) {
+        prefill_ns += stages[i].prefill_ns;
+        decode_ns += stages[i].decode_ns;
+        n_linear += !strcmp(stages[i].block, "linear attention");
+        n_full += !strcmp(stages[i].block, "full attention");
+        n_experts += !strcmp(stages[i].block, "experts");
+    }
+    assert_true(n_linear == 4 && n_full == 4 && n_experts >= 5);
+    assert_true(prefill_ns > st.prefill_ns / 2 && prefill_ns <= st.prefill_ns);
+    assert_true(decode_ns > st.decode_ns / 2 && decode_ns <= st.decode_ns);
+    slc_model_close(m);
+}
+
 static int fill_tokens(void **state) {
     uint32_t x = 1;
 
@@ -190,6 +218,7 @@ int main(void) {
         cmocka_unit_test(bad_steps_are_refused_untouched),
         cmocka_unit_test(cancel_stops_between_passes),
         cmocka_unit_test(the_first_pass_looks_ahead),
+        cmocka_unit_test(stages_add_up),
     };
 
     return cmocka_run_group_tests(tests, fill_tokens, NULL);

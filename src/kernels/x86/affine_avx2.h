@@ -6,8 +6,11 @@
 #include "kernels/table.h"
 #include "kernels/x86/unpack_avx2.h"
 
-/* Groups whose scales are prepared at once. */
-enum { BLOCK = 8 };
+enum {
+    BLOCK = 8, /* groups whose scales are prepared at once */
+    LINE = 64,
+    AHEAD = 16384, /* bytes between prefetch and use */
+};
 
 /* `n` rows in hand, 8 or 16: a constant where these functions are inlined. */
 typedef struct strip {
@@ -126,6 +129,22 @@ SLC_ALWAYS_INLINE void take_scales(const strip *s, uint32_t g, uint32_t n, float
             scales_of_rows(SLC_DTYPE_F32, biases, row, BLOCK, bw, n);
         }
     }
+}
+
+/* Asks for the next n bytes of an ascending stream, AHEAD of p. */
+SLC_ALWAYS_INLINE void prefetch(const uint8_t *p, size_t n) {
+    for (size_t i = 0; i < n; i += LINE) _mm_prefetch((const char *)p + AHEAD + i, _MM_HINT_T1);
+}
+
+/* The same where rows are read once: they follow each other in memory, and while n of them are
+ * computed, the same share of rows to come is asked for. */
+SLC_ALWAYS_INLINE void take_scales_ahead(const strip *s, uint32_t g, uint32_t n, float *sw,
+                                         float *bw) {
+    size_t size = slc_dtype_bytes(s->scale_dtype), at = g * size * n;
+
+    prefetch(s->scales + at, n * BLOCK * size);
+    prefetch(s->biases + at, n * BLOCK * size);
+    take_scales(s, g, n, sw, bw);
 }
 
 #endif

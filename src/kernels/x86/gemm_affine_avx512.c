@@ -1,9 +1,9 @@
-/* The inner product of kernels/x86/gemm_affine.h, AVX-512 with VNNI: sixteen tokens by sixteen rows
- * in registers. */
+/* The inner product of kernels/x86/gemm_affine_avx2.h, AVX-512 with VNNI: sixteen tokens by sixteen
+ * rows in registers. */
 #if defined(__x86_64__)
 
 #include "kernels/x86/avx512.h"
-#include "kernels/x86/gemm_affine.h"
+#include "kernels/x86/gemm_affine_avx2.h"
 
 enum { AT_ONCE = 16 };
 
@@ -52,13 +52,6 @@ SLC_ALWAYS_INLINE void multiply_n(const panel *p, token at, size_t ldx, size_t l
         }
     }
 }
-
-/* Functions of their own: together they would run out of registers. */
-#define DEFINE_MULTIPLY(n)                                                                         \
-    static __attribute__((noinline)) void multiply##n(const panel *p, token at, size_t ldx,        \
-                                                      size_t ldg, float(*acc)[PANEL_ROWS]) {       \
-        multiply_n(p, at, ldx, ldg, n, acc);                                                       \
-    }
 
 DEFINE_MULTIPLY(1)
 DEFINE_MULTIPLY(4)

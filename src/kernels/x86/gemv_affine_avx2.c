@@ -15,8 +15,6 @@
 
 enum {
     ROWS = 8,
-    LINE = 64,
-    AHEAD = 16384, /* bytes between prefetch and use */
     NIBBLES = 64,  /* 4-bit codes of a 32-byte load */
     SPREAD = 4096, /* activations put in nibble order at once */
 };
@@ -105,21 +103,6 @@ typedef struct rows8 {
     _Alignas(32) float sw[BLOCK][ROWS], bw[BLOCK][ROWS];
 } rows8;
 
-/* Asks for the next n bytes of an ascending stream, AHEAD of p. */
-SLC_ALWAYS_INLINE void prefetch(const uint8_t *p, size_t n) {
-    for (size_t i = 0; i < n; i += LINE) _mm_prefetch((const char *)p + AHEAD + i, _MM_HINT_T1);
-}
-
-/* Prepares the block that starts with group g. Rows follow each other in memory: while eight rows
- * are computed, the same share of rows to come is asked for. */
-SLC_ALWAYS_INLINE void take_block(rows8 *s, uint32_t g) {
-    size_t size = slc_dtype_bytes(s->at.scale_dtype), at = g * size * ROWS;
-
-    prefetch(s->at.scales + at, ROWS * BLOCK * size);
-    prefetch(s->at.biases + at, ROWS * BLOCK * size);
-    take_scales(&s->at, g, ROWS, s->sw[0], s->bw[0]);
-}
-
 /* acc + group i of the block, given its sums. */
 SLC_ALWAYS_INLINE __m256 add_group(__m256 acc, const rows8 *s, uint32_t i, __m256i sum_wx,
                                    const int32_t *sum_x, const float *dx) {
@@ -164,7 +147,7 @@ SLC_ALWAYS_INLINE void gemv(uint32_t bits, uint32_t unit, const slc_matrix *w, u
         for (uint32_t g = 0; g < s.at.n_groups; g++) {
             const uint8_t *codes = s.at.codes + (size_t)g * group_bytes;
 
-            if (g % BLOCK == 0) take_block(&s, g);
+            if (g % BLOCK == 0) take_scales_ahead(&s.at, g, ROWS, s.sw[0], s.bw[0]);
             prefetch(s.at.codes + (size_t)g * ROWS * group_bytes, ROWS * group_bytes);
             acc = add_group(acc, &s, g % BLOCK,
                             row_sums(bits, unit, codes, s.at.codes_row, a->q + (size_t)g * group),
@@ -297,7 +280,7 @@ SLC_ALWAYS_INLINE void gemv_4(uint32_t unit, const slc_matrix *w, uint32_t row0,
             for (uint32_t g = first; g < last; g += BLOCK) {
                 uint32_t n = last - g < BLOCK ? last - g : BLOCK;
 
-                take_block(&s, g);
+                take_scales_ahead(&s.at, g, ROWS, s.sw[0], s.bw[0]);
                 acc = add_nibble_block(acc, unit, &s, g, n, spread + (g - first) * unit / 2, a);
             }
             store_rows(y + row, acc, &s.at, row1 - row);

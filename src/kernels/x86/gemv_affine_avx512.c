@@ -11,9 +11,7 @@
 
 enum {
     ROWS = 16,
-    LINE = 64,
-    AHEAD = 16384, /* bytes between prefetch and use */
-    UNIT = 64,     /* activations multiplied at once */
+    UNIT = 64, /* activations multiplied at once */
     SPREAD = 4096,
 };
 
@@ -92,11 +90,6 @@ SLC_ALWAYS_INLINE __m512i row_sums(uint32_t bits, uint32_t n, const uint8_t *cod
     return fold_quarters(fold_quarters(quad[0], quad[1]), fold_quarters(quad[2], quad[3]));
 }
 
-/* Asks for the next n bytes of an ascending stream, AHEAD of p. */
-SLC_ALWAYS_INLINE void prefetch(const uint8_t *p, size_t n) {
-    for (size_t i = 0; i < n; i += LINE) _mm_prefetch((const char *)p + AHEAD + i, _MM_HINT_T1);
-}
-
 /* The lanes of the new rows of which `left` are wanted. */
 static __mmask16 new_rows(const strip *at, uint32_t left) {
     uint32_t n = at->n_new < left ? at->n_new : left;
@@ -130,7 +123,7 @@ SLC_ALWAYS_INLINE void gemv(uint32_t bits, uint32_t n_units, const slc_matrix *w
                 __m512 term = _mm512_cvtepi32_ps(_mm512_set1_epi32(a->sum[g]));
                 __m512i sum;
 
-                if (i == 0) take_scales(&s, g, ROWS, sw[0], bw[0]);
+                if (i == 0) take_scales_ahead(&s, g, ROWS, sw[0], bw[0]);
                 prefetch(s.codes + g * group_bytes * ROWS, group_bytes * ROWS);
                 sum = row_sums(bits, n_units, s.codes + g * group_bytes, s.codes_row,
                                spread + (g - first) * n_units);

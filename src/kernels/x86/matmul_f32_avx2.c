@@ -4,7 +4,10 @@
  * if it is f32 already), then every token of a tile is multiplied with it: 4 rows x 16 lanes are
  * eight accumulators, enough to hide the latency of the additions. Between chunks the lanes of the
  * whole tile wait in memory. The lanes of one (row, token) see the same operations in the same
- * order whatever the tile. */
+ * order whatever the tile.
+ *
+ * One token's product with 8-bit weights and bf16 scales, which is the router's in published
+ * checkpoints, needs no scratch: it is converted and multiplied in registers. */
 #if defined(__x86_64__)
 
 #include <stdbool.h>
@@ -224,7 +227,7 @@ SLC_ALWAYS_INLINE void rows_of_one(uint32_t bits, slc_dtype scale_dtype, const s
     for (uint32_t r = 0; r < n_rows; r++) y[r] = lanes_total(sum[r]);
 }
 
-/* The router's kind. */
+/* Other kinds take the way of tiles. */
 static void bf16_scaled_8_bits_of_one(const slc_matrix *w, uint32_t row0, uint32_t row1,
                                       const float *x, float *y) {
     for (uint32_t r = row0; r < row1; r += ROWS) {

@@ -78,7 +78,7 @@ SLC_ALWAYS_INLINE codes32 unpack32_8(const uint8_t *p) {
                      _mm256_cvtepu8_epi16(load_16_bytes(p + 16))};
 }
 
-/* `bits` is a constant where this is inlined; 16 stands for codes that are int16 already. */
+/* `bits` is a constant where this is inlined. */
 SLC_ALWAYS_INLINE codes32 unpack32(uint32_t bits, const uint8_t *p) {
     switch (bits) {
     case 2: return unpack32_2(p);
@@ -86,8 +86,7 @@ SLC_ALWAYS_INLINE codes32 unpack32(uint32_t bits, const uint8_t *p) {
     case 4: return unpack32_4(p);
     case 5: return unpack32_5(p);
     case 6: return unpack32_6(p);
-    case 8: return unpack32_8(p);
-    default: return (codes32){load_32_bytes(p), load_32_bytes(p + 32)};
+    default: return unpack32_8(p);
     }
 }
 

@@ -9,6 +9,8 @@ done
 [ "$(number decode_tokens)" = 7 ] || fail "decode_tokens: the last token is not fed"
 [ "$(number bytes_read)" -gt 1000000 ] || fail "bytes_read"
 [ "$(wc -l <out)" = 1 ] || fail "more than one line"
+out_has '"stages":[{"block":"","name":"embedding","prefill_ns":'
+out_has '{"block":"experts","name":"routed experts",'
 keep first
 sluice 0 run -m "$MOE" --token-ids first -n 3 --temp 0 -q --json
 out_has '"prompt_tokens":8,"completion_tokens":3,'
@@ -19,3 +21,9 @@ sluice 0 run -m "$DRAFT" -n 40 --ignore-eos --temp 5 --top-k 0 --top-p 1 -q --js
 keep odd
 rm in
 sluice 0 run -m "$DRAFT" --token-ids odd -n 1 -q
+
+# Where the time went, as a table beside the text.
+sluice 0 run -m "$DRAFT" -p "$LILY" -n 4 --temp 0 -q --profile
+err_has '| stage | prompt ms/token | share | decode ms/token | share | MB/token | GB/s |'
+err_has '| dense: feed-forward | '
+err_has '| all | '

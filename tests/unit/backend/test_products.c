@@ -1,5 +1,6 @@
 /* Matrix products in one list give what each gives alone, bit for bit: whatever group their weights
  * have on the same activations, however many they are, on any number of threads. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -92,6 +93,44 @@ static void a_list_gives_what_each_gives_alone(void **state) {
         }
 }
 
+/* Many rows on many threads: blocks shrink, and their number has a limit. */
+static void every_row_is_computed_once(void **state) {
+    enum { ROWS = 100003, COLS = 32 };
+    static const uint32_t n_threads[] = {1, 2, 7, 64, 300};
+    uint8_t *codes = calloc(ROWS, COLS / 2);
+    float *scale = calloc(ROWS, sizeof(float)), *y = calloc(ROWS, sizeof(float));
+    static work w;
+    slc_matrix m = {.type = {.dtype = SLC_DTYPE_U32,
+                             .scale_dtype = SLC_DTYPE_F32,
+                             .bits = 4,
+                             .group = 32,
+                             .rows = ROWS,
+                             .cols = COLS},
+                    .part = {codes, (const uint8_t *)scale, (const uint8_t *)scale}};
+    slc_product p = {&m, &w.acts, y, ROWS};
+    slc_err err = {0};
+
+    for (uint32_t r = 0; r < ROWS; r++) scale[r] = (float)(r + 1);
+    for (size_t i = 0; i < sizeof(n_threads) / sizeof(n_threads[0]); i++) {
+        slc_cpu cpu;
+        float unit;
+
+        assert_int_equal(slc_cpu_init(&cpu, SLC_CPU_AUTO, n_threads[i], false, &err), SLC_OK);
+        set_acts(&w, x[0], 1);
+        w.acts.k = COLS;
+        memset(y, 0, ROWS * sizeof(float));
+        slc_cpu_products(&cpu, &p, 1);
+        unit = y[0]; /* codes are 0: row r is its bias times the sum of x */
+        assert_true(unit != 0);
+        for (uint32_t r = 0; r < ROWS; r++)
+            assert_true(fabsf(y[r] - unit * (float)(r + 1)) <= fabsf(y[r]) * 1e-5f);
+        slc_cpu_deinit(&cpu);
+    }
+    free(codes);
+    free(scale);
+    free(y);
+}
+
 static void an_empty_list_is_nothing(void **state) {
     slc_err err = {0};
     slc_cpu cpu;
@@ -104,6 +143,7 @@ static void an_empty_list_is_nothing(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_list_gives_what_each_gives_alone),
+        cmocka_unit_test(every_row_is_computed_once),
         cmocka_unit_test(an_empty_list_is_nothing),
     };
     uint32_t s = 7;

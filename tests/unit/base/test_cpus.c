@@ -66,10 +66,13 @@ static void the_lowest_level_counts(void **state) {
 }
 
 static void v1_quota(void **state) {
-    temp_put(*state, "proc/self/cgroup", "3:cpu,cpuacct:/job\n");
+    temp_put(*state, "proc/self/cgroup", "5:cpuset:/other\n3:cpu,cpuacct:/job\n0::/job\n");
     temp_put(*state, "sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "400000\n");
     temp_put(*state, "sys/fs/cgroup/cpu/job/cpu.cfs_period_us", "100000\n");
     expect_with(*state, 8, 4);
+    temp_put(*state, "sys/fs/cgroup/job/cpu.max", "300000 100000\n"); /* v2 beside it */
+    expect_with(*state, 8, 3);
+    temp_put(*state, "sys/fs/cgroup/job/cpu.max", "max 100000\n");
     temp_put(*state, "sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "-1\n");
     expect_with(*state, 8, 8);
 }

@@ -60,7 +60,7 @@ static void detection_agrees_with_the_kernel(void **state) {
         [SLC_CPU_AVX512] = {" avx512f ", " avx512bw ", " avx512dq ", " avx512vl ", " avx512_vnni "},
     };
     int best = SLC_CPU_SCALAR;
-    char line[8192];
+    char line[8192] = "";
     FILE *f = fopen("/proc/cpuinfo", "r");
 
     if (!f) skip();

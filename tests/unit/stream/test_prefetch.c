@@ -335,6 +335,38 @@ static void no_prefetch_means_none(void **state) {
     assert_int_equal(slc_store_get_stats(w->store).reads, 0);
 }
 
+/* Recall: of what a turn asks for, what had been named for it, there or not; in decoding only,
+ * and each turn for itself. */
+static void what_was_foreseen_is_counted(void **state) {
+    world *w = *state;
+    const uint32_t now[] = {1, 2}, named[] = {3, 4}, next[] = {4, 5, 6};
+    slc_fetched ready[EXPERTS];
+    uint32_t got;
+
+    start(w, 40);
+    use(w, 0, now, 2);
+    assert_int_equal(stats(w, SLC_GUESS_NEXT_LAYER).wanted, 0);
+    slc_store_prefetch(w->store, 1, named, 2, SLC_GUESS_NEXT_LAYER);
+    settle(w);
+    use(w, 1, next, 3);
+    assert_int_equal(stats(w, SLC_GUESS_NEXT_LAYER).wanted, 3);
+    assert_int_equal(stats(w, SLC_GUESS_NEXT_LAYER).foreseen, 1);
+    assert_int_equal(stats(w, SLC_GUESS_TWO_AHEAD).wanted, 0);
+    use(w, 1, next, 3); /* nobody had named anything for this one */
+    assert_int_equal(stats(w, SLC_GUESS_NEXT_LAYER).wanted, 3);
+    slc_store_prefetch(w->store, 1, next, 2, SLC_GUESS_TWO_AHEAD); /* present, and counted */
+    use(w, 1, next, 3);
+    assert_int_equal(stats(w, SLC_GUESS_TWO_AHEAD).wanted, 3);
+    assert_int_equal(stats(w, SLC_GUESS_TWO_AHEAD).foreseen, 2);
+
+    slc_store_prefetch(w->store, 2, named, 2, SLC_GUESS_NEXT_LAYER);
+    slc_fetch_begin(w->store, 2, named, NULL, 2, false);
+    while ((got = slc_fetch_next(w->store, ready, EXPERTS)) > 0)
+        slc_fetch_release(w->store, ready, got);
+    slc_fetch_end(w->store);
+    assert_int_equal(stats(w, SLC_GUESS_NEXT_LAYER).wanted, 3);
+}
+
 int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
@@ -342,6 +374,7 @@ int main(void) {
         CASE(what_is_there_is_not_read_again),
         CASE(a_demand_waits_for_what_is_on_its_way),
         CASE(a_stale_hint_is_dropped_unread),
+        CASE(what_was_foreseen_is_counted),
         CASE(few_slots_no_guesses),
         CASE(what_was_just_used_does_not_yield),
         CASE(demand_takes_guessed_slots),

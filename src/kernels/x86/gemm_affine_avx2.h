@@ -10,8 +10,8 @@
  *
  * A panel of PANEL_COLS columns stays in the first-level cache while all tokens of a tile pass it,
  * a tile's activations in the second. What differs between levels is the inner product alone. */
-#ifndef SLC_KERNELS_X86_GEMM_AFFINE_H
-#define SLC_KERNELS_X86_GEMM_AFFINE_H
+#ifndef SLC_KERNELS_X86_GEMM_AFFINE_AVX2_H
+#define SLC_KERNELS_X86_GEMM_AFFINE_AVX2_H
 
 #include "kernels/x86/affine_avx2.h"
 
@@ -53,6 +53,14 @@ SLC_ALWAYS_INLINE void store_pair(int32_t *to, __m256i rows) {
     _mm256_store_si256((__m256i *)to, rows);
 }
 
+/* An inner product for n tokens at once, from one that takes n as a constant. Functions of their
+ * own: side by side in one they would run out of registers. */
+#define DEFINE_MULTIPLY(n)                                                                         \
+    static __attribute__((noinline)) void multiply##n(const panel *p, token at, size_t ldx,        \
+                                                      size_t ldg, float(*acc)[PANEL_ROWS]) {       \
+        multiply_n(p, at, ldx, ldg, n, acc);                                                       \
+    }
+
 /* Four words of eight rows, rows 0 to 3 in the lower halves and 4 to 7 in the upper ones, likewise.
  */
 SLC_ALWAYS_INLINE void turn_halves(__m256i v[4]) {
@@ -84,13 +92,13 @@ SLC_ALWAYS_INLINE void pack_codes(uint32_t bits, const uint8_t *codes, size_t ro
     }
 }
 
-/* The same of 4 bits: turned as words of eight codes, of which a byte is a pair. It is put into
- * both halves, so that a mask leaves one code in each, at bit 8 and at bit 4; the upper half of a
- * product brings them down. */
+/* The same of 4 bits: turned as words of eight codes, of which a byte is a pair. It is put
+ * everywhere, so that a mask leaves one code in each half, at bit 8 and at bit 4; the upper half of
+ * a product brings them down. */
 SLC_ALWAYS_INLINE void pack_nibbles(const uint8_t *codes, size_t row, uint32_t n,
                                     int32_t (*pairs)[PANEL_ROWS]) {
     const __m256i first = _mm256_broadcastsi128_si256(
-        _mm_setr_epi8(-1, 0, 0, -1, -1, 4, 4, -1, -1, 8, 8, -1, -1, 12, 12, -1));
+        _mm_setr_epi8(0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12));
     const __m256i mask = _mm256_set1_epi32(0x00f00f00);
     const __m256i lift = _mm256_set1_epi32(1 << 12 << 16 | 1 << 8);
 
