@@ -65,20 +65,11 @@ DEFINE_MULTIPLY(1)
 DEFINE_MULTIPLY(2)
 DEFINE_MULTIPLY(4)
 
-static void multiply(const panel *p, token at, size_t ldx, size_t ldg, uint32_t n_tok,
-                     float (*acc)[PANEL_ROWS]) {
-    uint32_t n;
-
-    for (; n_tok; n_tok -= n, acc += n) {
-        n = n_tok >= 4 ? 4 : n_tok >= 2 ? 2 : 1;
-        (n == 4 ? multiply4 : n == 2 ? multiply2 : multiply1)(p, at, ldx, ldg, acc);
-        at = (token){at.x + n * ldx, at.sum + n * ldg, at.scale + n * ldg};
-    }
-}
+static const multiplier multipliers[] = {{4, multiply4}, {2, multiply2}, {1, multiply1}};
 
 void slc_gemm_affine_avx2(const slc_matrix *w, uint32_t row0, uint32_t row1, const slc_acts *a,
                           float *y, size_t ldy) {
-    gemm_affine(w, row0, row1, a, y, ldy, multiply);
+    gemm_affine(w, row0, row1, a, y, ldy, multipliers);
 }
 
 #endif

@@ -35,10 +35,16 @@ typedef struct token {
     const float *scale;
 } token;
 
-/* Adds the panel's groups to the results of n_tok tokens, whose parts lie ldx elements (of x) and
+/* Adds the panel's groups to the results of some tokens, whose parts lie ldx elements (of x) and
  * ldg (of sum and scale) apart. */
-typedef void multiply_fn(const panel *p, token first, size_t ldx, size_t ldg, uint32_t n_tok,
+typedef void multiply_fn(const panel *p, token first, size_t ldx, size_t ldg,
                          float (*acc)[PANEL_ROWS]);
+
+/* A level's inner products by the number of tokens they take: a list that falls to one. */
+typedef struct multiplier {
+    uint32_t n_tok;
+    multiply_fn *fn;
+} multiplier;
 
 /* Eight words of eight rows become rows in lanes. */
 SLC_ALWAYS_INLINE void turn(__m256i v[8]) {
@@ -164,9 +170,24 @@ static void pack(const strip *s, uint32_t bits, uint32_t first_group, panel *p) 
     prefetch_codes(s, at, (size_t)n * bits / 8);
 }
 
+/* Any number of tokens: as many at once as there can be. */
+static void multiply(const multiplier *m, const panel *p, token at, size_t ldx, size_t ldg,
+                     uint32_t n_tok, float (*acc)[PANEL_ROWS]) {
+    while (n_tok) {
+        uint32_t n;
+
+        while (m->n_tok > n_tok) m++;
+        n = m->n_tok;
+        m->fn(p, at, ldx, ldg, acc);
+        at = (token){at.x + n * ldx, at.sum + n * ldg, at.scale + n * ldg};
+        acc += n;
+        n_tok -= n;
+    }
+}
+
 /* The strip's products with tokens [t, t + n_tok). */
 static void run_strip(const strip *s, const slc_matrix_type *type, const slc_acts *a, uint32_t t,
-                      uint32_t n_tok, multiply_fn *multiply, panel *p, float (*acc)[PANEL_ROWS]) {
+                      uint32_t n_tok, const multiplier *m, panel *p, float (*acc)[PANEL_ROWS]) {
     const uint32_t at_once = PANEL_COLS / type->group;
 
     memset(acc, 0, n_tok * sizeof(*acc));
@@ -177,12 +198,12 @@ static void run_strip(const strip *s, const slc_matrix_type *type, const slc_act
 
         p->n_groups = s->n_groups - g < at_once ? s->n_groups - g : at_once;
         pack(s, type->bits, g, p);
-        multiply(p, first, a->k, s->n_groups, n_tok, acc);
+        multiply(m, p, first, a->k, s->n_groups, n_tok, acc);
     }
 }
 
 SLC_ALWAYS_INLINE void gemm_affine(const slc_matrix *w, uint32_t row0, uint32_t row1,
-                                   const slc_acts *a, float *y, size_t ldy, multiply_fn *multiply) {
+                                   const slc_acts *a, float *y, size_t ldy, const multiplier *m) {
     panel p;
     _Alignas(64) float acc[TILE][PANEL_ROWS];
 
@@ -193,7 +214,7 @@ SLC_ALWAYS_INLINE void gemm_affine(const slc_matrix *w, uint32_t row0, uint32_t 
             strip s = take_strip(w, row, PANEL_ROWS);
 
             n = s.n_new < row1 - row ? s.n_new : row1 - row;
-            run_strip(&s, &w->type, a, t, n_tok, multiply, &p, acc);
+            run_strip(&s, &w->type, a, t, n_tok, m, &p, acc);
             for (uint32_t i = 0; i < n_tok; i++) {
                 memcpy(y + (t + i) * ldy + row, acc[i] + s.place, n * sizeof(float));
             }

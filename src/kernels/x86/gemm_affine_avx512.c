@@ -57,20 +57,11 @@ DEFINE_MULTIPLY(1)
 DEFINE_MULTIPLY(4)
 DEFINE_MULTIPLY(16)
 
-static void multiply(const panel *p, token at, size_t ldx, size_t ldg, uint32_t n_tok,
-                     float (*acc)[PANEL_ROWS]) {
-    uint32_t n;
-
-    for (; n_tok; n_tok -= n, acc += n) {
-        n = n_tok >= 16 ? 16 : n_tok >= 4 ? 4 : 1;
-        (n == 16 ? multiply16 : n == 4 ? multiply4 : multiply1)(p, at, ldx, ldg, acc);
-        at = (token){at.x + n * ldx, at.sum + n * ldg, at.scale + n * ldg};
-    }
-}
+static const multiplier multipliers[] = {{16, multiply16}, {4, multiply4}, {1, multiply1}};
 
 void slc_gemm_affine_avx512(const slc_matrix *w, uint32_t row0, uint32_t row1, const slc_acts *a,
                             float *y, size_t ldy) {
-    gemm_affine(w, row0, row1, a, y, ldy, multiply);
+    gemm_affine(w, row0, row1, a, y, ldy, multipliers);
 }
 
 #endif
